@@ -1,0 +1,6 @@
+"""``python -m curate``: the command line."""
+
+from curate.cli import main
+
+if __name__ == "__main__":
+    main()
