@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from curate.engines.api import Engine
 from curate.pipelines.errors import ConfigError
+from curate.pipelines.ledger import Ledger
 from curate.pipelines.pool import Pool, no_rejects
 
 Metric: TypeAlias = str | int | float | bool | None | list["Metric"] | dict[str, "Metric"]
@@ -67,7 +68,8 @@ class Context:
 
     Args:
         seed: the build's seed; take randomness from ``rng(seed, step, prompt_id)`` only.
-        build: the build directory.
+        ledger: the build's rollouts.
+        artifact: folder of the artifact being made; files a step writes there stay with it.
         engine: the policy, or None when the build has none.
         workers: verifier processes.
         progress: reporter.
@@ -75,7 +77,8 @@ class Context:
     """
 
     seed: int
-    build: Path
+    ledger: Ledger
+    artifact: Path
     engine: Engine | None = None
     workers: int = 2
     progress: Progress = field(default_factory=SilentProgress)
@@ -95,7 +98,6 @@ class StepResult:
         made: rows the step added.
         read: rows a curator took from its source; None for every other step.
         metrics: JSON-able figures for the manifest, card and report.
-        rollouts: ``ROLLOUT_SCHEMA`` rows spent or reused here, or None.
     """
 
     kept: Pool
@@ -103,7 +105,6 @@ class StepResult:
     made: int = 0
     read: int | None = None
     metrics: dict[str, Metric] = field(default_factory=dict)
-    rollouts: pl.DataFrame | None = None
 
 
 class Step(BaseModel):
@@ -114,6 +115,7 @@ class Step(BaseModel):
         version: raised whenever the same input and settings would give something else.
         needs: what enters the digest besides settings and input: the source's content, the
             policy's identity, the verifiers' version.
+        gives: groups of columns it fills: "pass_rate" (attempts … p_high), "rank" (rank, stage).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -121,6 +123,11 @@ class Step(BaseModel):
     name: ClassVar[str]
     version: ClassVar[int] = 1
     needs: ClassVar[frozenset[Need]] = frozenset()
+    gives: ClassVar[frozenset[str]] = frozenset()
+
+    def required_columns(self) -> frozenset[str]:
+        """Groups of columns that a step before this one must have filled."""
+        return frozenset()
 
     def run(self, pool: Pool, ctx: Context) -> StepResult:
         """Do the work on ``pool``."""

@@ -1,0 +1,29 @@
+# Two commands do all set-up: `make demo` runs the main job, `make test` the test suite.
+PYTHON ?= python3.11
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+# A CPU build of torch where the index offers one under this version; on PyPI's own wheels
+# (Linux) this pulls CUDA: see README, "A CPU build of torch".
+TORCH  ?= torch==2.13.0
+OUT    ?= builds/demo
+
+.PHONY: demo test test-all lint clean
+
+$(BIN)/.ready: pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "needs $(PYTHON); set PYTHON=…"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet "$(TORCH)"
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	@touch $@
+
+demo: $(BIN)/.ready  ## build a curriculum from the sample source with the built-in tiny policy
+	$(BIN)/curate build --source examples/arithmetic.jsonl --policy tiny --recipe frontier --out $(OUT)
+
+test: $(BIN)/.ready  ## lint, types and the whole default suite
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2
+
+clean:
+	rm -rf $(VENV) builds build dist *.egg-info

@@ -1,0 +1,90 @@
+"""The data card: README.md of a build, made from the manifest and the final pool alone."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import polars as pl
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from curate.pipelines.files import write_bytes
+from curate.pipelines.show import last_pool, share
+from curate.pipelines.step import Metric
+
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+
+
+def write_card(build: Path, manifest: dict[str, Metric]) -> Path:
+    """Write ``README.md`` and return its path."""
+    frame = last_pool(build)
+    steps = {str(step["name"]): step for step in cast("list[dict[str, Any]]", manifest["steps"])}
+    environment = Environment(
+        loader=PackageLoader("curate.data_cards", ""),
+        autoescape=False,  # noqa: S701 - Markdown; values from data go through `_plain` first
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    source = cast("dict[str, Any]", manifest["source"])
+    text = environment.get_template("card.md.jinja").render(
+        front_matter=_front_matter(build, frame, steps),
+        title=_plain(build.resolve().name),
+        prompts=len(frame),
+        m=manifest,
+        s={"before": None, "after": None, **cast("dict[str, Any]", manifest["summary"])},
+        source=_plain(Path(source["uri"]).name),
+        licenses=_counts(frame["license"], "not stated"),
+        kinds=_counts(frame["kind"], ""),
+        measure=steps.get("measure"),
+        order=steps.get("order"),
+        shard=steps.get("shard"),
+        share=share,
+        recipe_yaml=yaml.safe_dump(manifest["recipe"], sort_keys=False, allow_unicode=True),
+    )
+    path = build / "README.md"
+    write_bytes(path, text.encode())
+    return path
+
+
+def _front_matter(build: Path, frame: pl.DataFrame, steps: dict[str, dict[str, Any]]) -> str:
+    languages = sorted(frame["language"].drop_nulls().unique()) or ["en"]
+    size = next((label for limit, label in _SIZES if len(frame) < limit), "n>1M")
+    licenses = sorted(frame["license"].drop_nulls().unique())
+    known = len(licenses) == 1 and not frame["license"].null_count()
+    formats = steps["shard"]["settings"]["formats"] if "shard" in steps else []
+    configs = [
+        {
+            "config_name": name,
+            **({"default": True} if name == formats[0] else {}),
+            "data_files": [
+                {"split": split, "path": f"shards/{name}/{split}/ordered-part-*.parquet"}
+                for split in ("train", "validation")
+                if (build / "shards" / name / split).is_dir()
+            ],
+        }
+        for name in formats
+    ]
+    return yaml.safe_dump(
+        {
+            "pretty_name": build.resolve().name,
+            "language": languages,
+            # Only a licence that every row states may be claimed for the whole.
+            "license": licenses[0] if known else "unknown",
+            "task_categories": ["text-generation"],
+            "size_categories": [size],
+            "tags": ["rlvr", "grpo", "reasoning", "curriculum"],
+            "configs": configs,
+        },
+        sort_keys=False,
+        allow_unicode=True,
+    )
+
+
+def _counts(column: pl.Series, null: str) -> list[tuple[str, int]]:
+    table = column.fill_null(null).value_counts(sort=True)
+    return [(_plain(name), n) for name, n in table.iter_rows()]
+
+
+def _plain(text: str) -> str:
+    """One line without Markdown's or HTML's special characters."""
+    return "".join(c for c in " ".join(text.split()) if c not in "`|<>[]*\\")[:200]

@@ -1,0 +1,62 @@
+"""Files that exist whole or not at all: written under a temporary name, then renamed."""
+
+import os
+import shutil
+from pathlib import Path
+
+import orjson
+import polars as pl
+
+from curate.pipelines.errors import CurateError
+
+
+def temporary(path: Path) -> Path:
+    """A sibling name for ``path`` while it is being written; readers never match it."""
+    return path.with_name(f".tmp-{os.getpid()}-{path.name}")
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write and rename.
+
+    Raises:
+        CurateError: the disk is full or the folder cannot be written.
+    """
+    scratch = temporary(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.write_bytes(data)
+        scratch.replace(path)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise CurateError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def write_json(path: Path, value: object) -> None:
+    """Canonical JSON: sorted keys, two-space indent, final newline."""
+    options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
+    write_bytes(path, orjson.dumps(value, option=options))
+
+
+def write_parquet(frame: pl.DataFrame, path: Path) -> None:
+    """Write a frame as Parquet (zstd), whole or not at all.
+
+    Raises:
+        CurateError: the disk is full or the folder cannot be written.
+    """
+    scratch = temporary(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        frame.write_parquet(scratch, compression="zstd", compression_level=3)
+        scratch.replace(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        scratch.unlink(missing_ok=True)
+        raise CurateError(f"{path}: cannot be written: {error}") from error
+
+
+def replace_folder(scratch: Path, target: Path) -> None:
+    """Put a finished folder in place of ``target``, which may exist."""
+    old = temporary(target).with_suffix(".old")
+    if target.exists():
+        target.rename(old)
+    scratch.rename(target)
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,232 @@
+"""A build in progress: what was asked for, the resources it holds, and how one step is run."""
+
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from curate import __version__
+from curate.engines.api import Engine
+from curate.engines.models import open_engine, resolve_model
+from curate.pipelines.card import write_card
+from curate.pipelines.errors import ConfigError, PoolError
+from curate.pipelines.pool import Pool
+from curate.pipelines.recipe import Recipe, load_recipe
+from curate.pipelines.report import write_report
+from curate.pipelines.sources import Source, open_source
+from curate.pipelines.step import (
+    Context,
+    Metric,
+    Progress,
+    SilentProgress,
+    Step,
+    StepResult,
+)
+from curate.pipelines.store import PoolRef, Store, digest_of
+from curate.pipelines.summary import summarise
+from curate.verifiers.api import VERIFIER_VERSION
+
+
+class BuildSpec(BaseModel):
+    """One build, as asked for: the flow's parameter.
+
+    Args:
+        source: file, folder, glob, or ``-``.
+        out: build directory.
+        recipe: built-in name or path.
+        settings: step → setting → value, laid over the recipe's.
+        policy: model to measure with; None only for recipes that measure nothing.
+        revision: model revision.
+        device: ``cpu``, ``cuda``, or None to choose.
+        batch_size: sequences at once, or None to choose.
+        cache: completion cache file, or None for no cache.
+        seed: the build's seed.
+        limit: read at most this many rows.
+        workers: verifier processes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str
+    out: Path
+    recipe: str = "frontier"
+    settings: dict[str, dict[str, object]] = Field(default_factory=dict)
+    policy: str | None = "tiny"
+    revision: str | None = None
+    device: str | None = None
+    batch_size: int | None = Field(default=None, ge=1)
+    cache: Path | None = None
+    seed: int = 0
+    limit: int | None = Field(default=None, ge=1)
+    workers: int = Field(default=2, ge=1)
+
+
+@dataclass
+class Session:
+    """An open build directory with its recipe, source and engine."""
+
+    spec: BuildSpec
+    recipe: Recipe
+    store: Store
+    source: Source
+    engine: Engine | None
+    progress: Progress
+    refs: list[PoolRef] = field(default_factory=list)
+    records: list[dict[str, Metric]] = field(default_factory=list)
+    started: float = field(default_factory=perf_counter)
+
+    def run(self, index: int, step: Step, ref: PoolRef | None) -> PoolRef:
+        """Run one step, or take its artifact when it is there.
+
+        Raises:
+            PoolError: rows in + made ≠ kept + rejected.
+            CurateError: whatever the step raises.
+        """
+        digest = self._digest(step, ref)
+        found = self.store.find(index, step.name, digest)
+        made = found or self._make(index, step, ref, digest)
+        self.refs.append(made)
+        self.records.append({**made.record(), "reused": found is not None})
+        self._manifest("running" if made.rows else "empty")
+        return made
+
+    def finish(self) -> dict[str, Metric]:
+        """Lay out shards, rejects and manifest; returns the manifest."""
+        self.store.publish(self.refs)
+        manifest = self._manifest("complete")
+        write_card(self.spec.out, manifest)
+        write_report(self.spec.out, manifest)
+        return manifest
+
+    def fail(self, step: str, error: str) -> None:
+        """Note in the manifest where the build stopped."""
+        self._manifest(f"failed at {step}: {error}")
+
+    def _make(self, index: int, step: Step, ref: PoolRef | None, digest: str) -> PoolRef:
+        started = perf_counter()
+        pool = ref.load() if ref else Pool.empty()
+        scratch = self.store.scratch(index, step.name, digest)
+        context = Context(
+            seed=self.spec.seed,
+            ledger=self.store.ledger,
+            artifact=scratch,
+            engine=self.engine,
+            workers=self.spec.workers,
+            progress=self.progress,
+            source=self.source,
+        )
+        result = step.run(pool, context)
+        rows_in = len(pool) if result.read is None else result.read
+        check_conservation(step.name, rows_in, result)
+        reasons = result.rejected["reason"].value_counts().sort("reason")
+        record: dict[str, Metric] = {
+            "name": step.name,
+            "version": step.version,
+            "settings": step.model_dump(mode="json"),
+            "digest": digest,
+            "input": ref.digest if ref else None,
+            "artifact": self.store.artifact(index, step.name, digest).name,
+            "rows_in": rows_in,
+            "made": result.made,
+            "rows_out": len(result.kept),
+            "rejected": len(result.rejected),
+            "rejected_by_reason": dict(zip(reasons["reason"], reasons["count"], strict=True)),
+            "seconds": round(perf_counter() - started, 3),
+            "metrics": result.metrics,
+        }
+        return self.store.commit(
+            scratch, self.store.artifact(index, step.name, digest), result, record
+        )
+
+    def _digest(self, step: Step, ref: PoolRef | None) -> str:
+        needs: dict[str, Metric] = {}
+        if "source" in step.needs:
+            needs["source"] = self.source.digest
+            needs["limit"] = self.spec.limit
+        if "engine" in step.needs and self.engine is not None:
+            needs["engine"] = self.engine.identity.key
+        if "verifiers" in step.needs:
+            needs["verifiers"] = VERIFIER_VERSION
+        return digest_of(
+            {
+                "name": step.name,
+                "version": step.version,
+                "settings": step.model_dump(mode="json"),
+                "seed": self.spec.seed,
+                "needs": needs,
+                "input": ref.digest if ref else None,
+            }
+        )
+
+    def _manifest(self, status: str) -> dict[str, Metric]:
+        identity = self.engine.identity if self.engine else None
+        manifest: dict[str, Metric] = {
+            "curate": __version__,
+            "python": platform.python_version(),
+            "verifiers": VERIFIER_VERSION,
+            "status": status,
+            "seed": self.spec.seed,
+            "source": {"uri": self.spec.source, "digest": self.source.digest},
+            "limit": self.spec.limit,
+            "policy": {
+                "name": identity.model,
+                "revision": identity.revision,
+                "template": identity.template,
+                "backend": identity.backend,
+                "dtype": identity.dtype,
+            } if identity else None,
+            "recipe": cast(Metric, self.recipe.plain()),
+            "steps": cast(Metric, self.records),
+            "summary": summarise(self.refs, self.records, perf_counter() - self.started),
+        }  # fmt: skip
+        self.store.write_manifest(manifest)
+        return manifest
+
+
+def check_conservation(step: str, rows_in: int, result: StepResult) -> None:
+    """Rows in + rows made = rows kept + rows rejected.
+
+    Raises:
+        PoolError: it does not add up.
+    """
+    entered, left = rows_in + result.made, len(result.kept) + len(result.rejected)
+    if entered != left:
+        raise PoolError(
+            f"{step}: {rows_in} rows in + {result.made} made ≠ "
+            f"{len(result.kept)} kept + {len(result.rejected)} rejected"
+        )
+
+
+@contextmanager
+def open_session(spec: BuildSpec, progress: Progress | None = None) -> Iterator[Session]:
+    """Check everything that can be checked before work, take the lock, open what is needed.
+
+    Raises:
+        ConfigError: recipe, settings, columns or folder are wrong.
+        SourceError: the source cannot be read.
+        EngineError: the policy does not exist.
+    """
+    recipe = load_recipe(spec.recipe, spec.settings)
+    needs_engine = any("engine" in step.needs for step in recipe.steps)
+    if needs_engine and spec.policy is None:
+        raise ConfigError(f"recipe {recipe.name!r} measures prompts: give --policy")
+    model = resolve_model(cast(str, spec.policy), spec.revision) if needs_engine else None
+    source = open_source(spec.source, limit=spec.limit)
+    store = Store(spec.out)
+    with store.lock():
+        engine = (
+            open_engine(model, cache=spec.cache, device=spec.device, batch_size=spec.batch_size)
+            if model
+            else None
+        )
+        session = Session(spec, recipe, store, source, engine, progress or SilentProgress())
+        try:
+            yield session
+        finally:
+            if engine:
+                engine.close()
