@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 OUT    ?= builds/demo
 
-.PHONY: demo test test-all lint clean
+.PHONY: demo test clean
 
 $(BIN)/.ready: pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "needs $(PYTHON); set PYTHON=…"; exit 1; }

@@ -3,12 +3,16 @@
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar
 
 import typer
+
+if TYPE_CHECKING:
+    from curate.pipelines.session import BuildSpec
+    from curate.pipelines.step import Metric, Progress
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,17 +24,18 @@ app = typer.Typer(
 recipes = typer.Typer(no_args_is_help=False, rich_markup_mode=None, help="List or print recipes.")
 app.add_typer(recipes, name="recipes")
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Build = Annotated[Path, typer.Argument(help="A build directory.", show_default=False)]
 
 
-def reported(command: F) -> F:
+def reported(command: Callable[P, R]) -> Callable[P, R]:
     """Turn an expected failure into one clear line and the right exit code."""
 
     @wraps(command)
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
         from curate.pipelines.errors import CurateError
 
         try:
@@ -45,7 +50,7 @@ def reported(command: F) -> F:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(1) from None
 
-    return run  # type: ignore[return-value]
+    return run
 
 
 @app.command()
@@ -53,7 +58,9 @@ def reported(command: F) -> F:
 def build(
     source: Annotated[
         str,
-        typer.Option(help="File, folder or glob (.jsonl[.gz] .json .csv .parquet), or - for stdin."),
+        typer.Option(
+            help="File, folder or glob (.jsonl[.gz] .json .csv .parquet), or - for stdin."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(help="Build directory [default: builds/SOURCE-RECIPE].")
@@ -133,7 +140,9 @@ def inspect(
     build_: Annotated[Path, typer.Argument(metavar="BUILD", help="A build directory.")],
     id_: Annotated[str | None, typer.Option("--id", help="One prompt, by id or its start.")] = None,
     sample: Annotated[int | None, typer.Option(min=1, help="So many prompts at random.")] = None,
-    rejected: Annotated[bool, typer.Option("--rejected", help="What left the line, and why.")] = False,
+    rejected: Annotated[
+        bool, typer.Option("--rejected", help="What left the line, and why.")
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of --sample.")] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -224,7 +233,7 @@ def show_recipe(name: Annotated[str, typer.Argument(help="A recipe's name.")]) -
     typer.echo(recipe_text(name), nl=False)
 
 
-def _lay(settings: dict[str, dict[str, object]], step: str, values: dict[str, object]) -> None:
+def _lay(settings: dict[str, dict[str, object]], step: str, values: Mapping[str, object]) -> None:
     given = {name: value for name, value in values.items() if value is not None}
     if given:
         settings[step] = {**settings.get(step, {}), **given}
@@ -242,7 +251,7 @@ def _cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "curate"
 
 
-def _run_build(spec: Any, progress: Any) -> Any:
+def _run_build(spec: "BuildSpec", progress: "Progress") -> "dict[str, Metric]":
     """Under Prefect when an API is configured, as plain Python when none is."""
     if os.environ.get("PREFECT_API_URL"):
         for name, value in _QUIET.items():

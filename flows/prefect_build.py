@@ -19,8 +19,8 @@ def as_task(name: str, work: Work, ref: PoolRef | None) -> PoolRef:
     def run(pool: PoolRef | None) -> PoolRef:
         return work(pool)
 
-    step = task(run, name=name, task_run_name=name, cache_policy=NO_CACHE, persist_result=False)
-    return step(ref)
+    configured = task(name=name, task_run_name=name, cache_policy=NO_CACHE, persist_result=False)
+    return configured(run)(ref)
 
 
 def build_under_prefect(spec: BuildSpec, progress: Progress | None = None) -> dict[str, Metric]:

@@ -20,7 +20,7 @@ def write_card(build: Path, manifest: dict[str, Metric]) -> Path:
     steps = {str(step["name"]): step for step in cast("list[dict[str, Any]]", manifest["steps"])}
     environment = Environment(
         loader=PackageLoader("curate.data_cards", ""),
-        autoescape=False,  # noqa: S701 - Markdown; values from data go through `_plain` first
+        autoescape=False,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

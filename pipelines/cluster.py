@@ -64,15 +64,15 @@ def _equivalences(
             rows += [Row(kind, one, other, options), Row(kind, other, one, options)]
     verdicts = verify_many(rows, workers=workers)
     equal: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for (prompt, one, other), there, back in zip(places, verdicts[::2], verdicts[1::2], strict=True):
+    for (prompt, one, other), there, back in zip(
+        places, verdicts[::2], verdicts[1::2], strict=True
+    ):
         if there.value == back.value == "correct":
             equal[prompt].append((one, other))
     return equal
 
 
-def _cluster_sizes(
-    tally: list[tuple[str | None, int]], equal: list[tuple[str, str]]
-) -> list[int]:
+def _cluster_sizes(tally: list[tuple[str | None, int]], equal: list[tuple[str, str]]) -> list[int]:
     root = {answer: answer for answer, _ in tally}
 
     def find(answer: str | None) -> str | None:

@@ -7,10 +7,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from curate.engines.models import resolve_model
 from rich.console import Console
 from rich.table import Table
 
-from curate.engines.models import resolve_model
 from curate.pipelines.errors import CurateError
 
 _NEEDED = ("polars", "pyarrow", "torch", "transformers", "math-verify", "prefect", "pydantic")
@@ -35,9 +35,7 @@ def examine(policy: str, cache: Path) -> list[Finding]:
     findings = [Finding("python", "ok", platform.python_version())]
     for name in _NEEDED:
         found = _version(name)
-        findings.append(
-            Finding(name, "ok" if found else "missing", found or f"pip install {name}")
-        )
+        findings.append(Finding(name, "ok" if found else "missing", found or f"pip install {name}"))
     for name, how in _OPTIONAL.items():
         found = _version(name)
         findings.append(Finding(name, "ok" if found else "optional", found or how))
@@ -63,7 +61,9 @@ def _device() -> Finding:
 
     if torch.cuda.is_available():
         names = {torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())}
-        return Finding("device", "ok", f"cuda: {', '.join(sorted(names))}; engine transformers, bf16")
+        return Finding(
+            "device", "ok", f"cuda: {', '.join(sorted(names))}; engine transformers, bf16"
+        )
     threads = torch.get_num_threads()
     return Finding("device", "ok", f"cpu, {threads} threads; engine transformers, fp32")
 

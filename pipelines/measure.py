@@ -85,7 +85,7 @@ class Measure(Step):
         valid = (measured["attempts"] - measured["errors"]).to_numpy()
         successes = measured["successes"].to_numpy()
         estimate = posterior(successes, valid, fit_prior(successes, valid), self.group_size)
-        # With no verdict at all there is no estimate: the prior's mean would pass for a measurement.
+        # Without a verdict there is no estimate: the prior's mean would pass for a measurement.
         seen = pl.col("attempts") > pl.col("errors")
         columns = [
             pl.when(seen).then(pl.Series(name, values)).alias(name)
@@ -151,7 +151,9 @@ class _Run:
         return (
             self.ctx.ledger.scan()
             .filter(*same, pl.col("sample") < k)
-            .join(prompts.lazy().select(pl.col("id").alias("prompt_id")), on="prompt_id", how="semi")
+            .join(
+                prompts.lazy().select(pl.col("id").alias("prompt_id")), on="prompt_id", how="semi"
+            )
             .select(_JUDGED)
             .collect()
         )

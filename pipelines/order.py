@@ -5,13 +5,13 @@ gives the same curriculum.
 """
 
 import hashlib
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, cast
 
 import polars as pl
 from pydantic import Field, model_validator
 
 from curate.pipelines.pool import Pool
-from curate.pipelines.step import Context, Step, StepResult
+from curate.pipelines.step import Context, Metric, Step, StepResult
 
 
 class Order(Step):
@@ -63,7 +63,8 @@ class Order(Step):
             pl.len().alias("rows"), pl.col("p_hat").mean().alias("mean_p_hat")
         )
         return StepResult(
-            kept=Pool(frame), metrics={"by": self.by, "stages": sizes.sort("stage").to_dicts()}
+            kept=Pool(frame),
+            metrics={"by": self.by, "stages": cast(Metric, sizes.sort("stage").to_dicts())},
         )
 
 

@@ -142,7 +142,9 @@ def _merge(base: Mapping[str, object], over: Mapping[str, object]) -> Settings:
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
-        merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        merged[key] = (
+            _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        )
     return merged
 
 
@@ -173,7 +175,9 @@ def _configure(word: str, settings: Settings, lines: "_Lines", index: int) -> St
 
 def _check_line(steps: Sequence[Step], where: str) -> None:
     if not steps or "source" not in steps[0].needs:
-        raise ConfigError(f"{where}: the first step must be a curator (qa, …), which reads the source")
+        raise ConfigError(
+            f"{where}: the first step must be a curator (qa, …), which reads the source"
+        )
     later = [step.name for step in steps[1:] if "source" in step.needs]
     if later:
         raise ConfigError(f"{where}: {later[0]} must be the first step")
@@ -217,7 +221,7 @@ def _child(node: yaml.Node | None, part: object) -> tuple[yaml.Node, yaml.Node] 
 
 def _compose(text: str, where: str) -> yaml.Node | None:
     try:
-        return cast("yaml.Node | None", yaml.compose(text, Loader=cast(Any, yaml.SafeLoader)))
+        return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1

@@ -70,7 +70,10 @@ def _sample(build: Path) -> list[dict[str, Any]]:
         .collect()
     )  # fmt: skip
     return [
-        {**row, "rollouts": rollouts.filter(pl.col("prompt_id") == row["id"]).sort("sample").to_dicts()}
+        {
+            **row,
+            "rollouts": rollouts.filter(pl.col("prompt_id") == row["id"]).sort("sample").to_dicts(),
+        }
         for row in chosen.to_dicts()
     ]
 

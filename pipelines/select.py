@@ -60,13 +60,17 @@ class Select(Step):
             .when(p > middle).then(pl.lit("too_easy"))
             .otherwise(pl.lit("too_hard"))
         )  # fmt: skip
-        frame = frame.with_columns(reason.alias("_reason"), (pl.col("_keep") & ~over).alias("_keep"))
+        frame = frame.with_columns(
+            reason.alias("_reason"), (pl.col("_keep") & ~over).alias("_keep")
+        )
         detail = pl.format(
             "p_hat {}, q_hat {}, {} of {} rollouts correct",
             p.round(3), q.round(3), pl.col("successes"), pl.col("attempts"),
         ).fill_null("no rollout has a verdict")  # fmt: skip
         kept = frame.filter("_keep").drop("_keep", "_reason")
-        rejected = rejects(frame.filter(~pl.col("_keep")), self.name, pl.col("_reason"), detail, "p_hat")
+        rejected = rejects(
+            frame.filter(~pl.col("_keep")), self.name, pl.col("_reason"), detail, "p_hat"
+        )
         return StepResult(
             kept=Pool(kept),
             rejected=rejected,

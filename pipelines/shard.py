@@ -106,5 +106,5 @@ def _write_file(table: pa.Table, path: Path) -> None:
         )
     else:
         frame = pl.from_arrow(table)
-        assert isinstance(frame, pl.DataFrame)  # noqa: S101 - a table is never a Series
+        assert isinstance(frame, pl.DataFrame)
         frame.write_ndjson(path)

@@ -152,9 +152,7 @@ def _print_record(record: Manifest, console: Console) -> None:
         console.print(Text("     " + rollout["response"].replace("\n", "\n     ")))
 
 
-def show_rejected(
-    build: Path, n: int | None, seed: int, console: Console, as_json: bool
-) -> None:
+def show_rejected(build: Path, n: int | None, seed: int, console: Console, as_json: bool) -> None:
     """Rejects by reason, then up to ``n`` of them whole."""
     frame = _rejected(build)
     if n is not None and len(frame) > n:

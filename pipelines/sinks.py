@@ -75,13 +75,17 @@ def with_prompt_columns(frame: pl.DataFrame) -> pl.DataFrame:
     )
     plain = (frame["verifier_options"] == "{}") & frame["choices"].is_null()
     if plain.all():
-        arguments = pl.Series("verifier_args", ["{}"], dtype=pl.String()).new_from_index(0, len(frame))
+        arguments = pl.Series("verifier_args", ["{}"], dtype=pl.String()).new_from_index(
+            0, len(frame)
+        )
     else:
         arguments = pl.Series(
             "verifier_args",
             [
                 orjson.dumps(verifier_arguments(options, choices)).decode()
-                for options, choices in zip(frame["verifier_options"], frame["choices"], strict=True)
+                for options, choices in zip(
+                    frame["verifier_options"], frame["choices"], strict=True
+                )
             ],
             dtype=pl.String(),
         )

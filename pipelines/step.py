@@ -18,7 +18,7 @@ from curate.pipelines.errors import ConfigError
 from curate.pipelines.ledger import Ledger
 from curate.pipelines.pool import Pool, no_rejects
 
-Metric: TypeAlias = str | int | float | bool | None | list["Metric"] | dict[str, "Metric"]
+Metric: TypeAlias = str | int | float | bool | list["Metric"] | dict[str, "Metric"] | None
 Need: TypeAlias = Literal["source", "engine", "verifiers"]
 
 #: Recipe word → "module:Class". Loaded on use, so that ``curate --help`` imports none of them.

@@ -54,7 +54,9 @@ def figures(ref: PoolRef) -> dict[str, Metric]:
     columns = ["attempts", "errors", "successes", "p_hat", "q_hat"]
     frame = pl.read_parquet(ref.path / "part-00000.parquet", columns=columns)
     mixed = int(frame.select(frontier().sum()).item()) if len(frame) else 0
-    histogram = frame["p_hat"].drop_nulls().hist([i / 10 for i in range(11)], include_breakpoint=False)
+    histogram = (
+        frame["p_hat"].drop_nulls().hist([i / 10 for i in range(11)], include_breakpoint=False)
+    )
     return {
         "prompts": len(frame),
         "frontier_prompts": mixed,

@@ -87,7 +87,8 @@ def informative_probability(a: ArrayLike, b: ArrayLike, group_size: int) -> Floa
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     base = betaln(a, b)
     q = 1.0 - np.exp(betaln(a + group_size, b) - base) - np.exp(betaln(a, b + group_size) - base)
-    return np.clip(q, 0.0, 1.0)
+    clipped: Floats = np.clip(q, 0.0, 1.0)
+    return clipped
 
 
 def posterior(
