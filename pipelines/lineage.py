@@ -51,4 +51,4 @@ def held_out(families: pl.Series, share: float, seed: int) -> pl.Series:
         < limit
         for family in families.unique()
     }
-    return families.replace_strict(chosen, return_dtype=pl.Boolean()).alias("held_out")
+    return pl.Series("held_out", [chosen[family] for family in families], dtype=pl.Boolean())

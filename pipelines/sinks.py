@@ -83,9 +83,7 @@ def with_prompt_columns(frame: pl.DataFrame) -> pl.DataFrame:
             "verifier_args",
             [
                 orjson.dumps(verifier_arguments(options, choices)).decode()
-                for options, choices in zip(
-                    frame["verifier_options"], frame["choices"], strict=True
-                )
+                for options, choices in frame.select("verifier_options", "choices").iter_rows()
             ],
             dtype=pl.String(),
         )
