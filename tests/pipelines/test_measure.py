@@ -1,19 +1,14 @@
 """Measure: every rollout judged once, stored once, and counted for what it is."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 import pytest
+from scripted import ScriptedEngine
 
 from curate.pipelines import measure as measure_module
 from curate.pipelines.errors import ConfigError
 from curate.pipelines.measure import Measure, frontier
 from curate.selectors.stats import fit_prior, posterior
-
-sys.path.insert(0, str(Path(__file__).parent))
-from scripted import ScriptedEngine  # noqa: E402
 
 
 def step(k: int = 8, **settings: object) -> Measure:
