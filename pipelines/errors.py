@@ -32,5 +32,21 @@ class EngineError(CurateError):
     """A model cannot be loaded or did not answer."""
 
 
+class PromptTooLong(EngineError):
+    """Prompts leave no room in the model's context for ``max_tokens``; nothing was generated.
+
+    Args:
+        keys: ids of the prompts.
+        limit: most prompt tokens that would fit.
+    """
+
+    def __init__(self, keys: list[str], limit: int) -> None:
+        self.keys, self.limit = keys, limit
+        super().__init__(
+            f"prompt {keys[0]}{f' and {len(keys) - 1} more' if len(keys) > 1 else ''} "
+            f"is longer than {limit} tokens, which leaves no room for max_tokens in the context"
+        )
+
+
 class SinkError(CurateError):
     """Shards cannot be written."""
