@@ -7,10 +7,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from curate.engines.models import resolve_model
 from rich.console import Console
 from rich.table import Table
 
+from curate.engines.models import resolve_model
 from curate.pipelines.errors import CurateError
 
 _NEEDED = ("polars", "pyarrow", "torch", "transformers", "math-verify", "prefect", "pydantic")

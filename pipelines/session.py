@@ -8,17 +8,17 @@ from pathlib import Path
 from time import perf_counter
 from typing import cast
 
-from curate.engines.models import open_engine, resolve_model
-from curate.pipelines.sources import Source, open_source
 from pydantic import BaseModel, ConfigDict, Field
 
 from curate import __version__
 from curate.engines.api import Engine
+from curate.engines.models import open_engine, resolve_model
 from curate.pipelines.card import write_card
 from curate.pipelines.errors import ConfigError, PoolError
 from curate.pipelines.pool import Pool
 from curate.pipelines.recipe import Recipe, load_recipe
 from curate.pipelines.report import write_report
+from curate.pipelines.sources import Source, open_source
 from curate.pipelines.step import (
     Context,
     Metric,
