@@ -333,7 +333,7 @@ def _first(record: Record, names: tuple[str, ...], used: set[str]) -> str | None
     return None
 
 
-def _get(record: Record, path: str) -> Any:  # noqa: ANN401
+def _get(record: Record, path: str) -> Any:
     if path in record:
         return record[path]
     value: Any = record

@@ -17,8 +17,8 @@ _COMPACT_AT = 0.5
 
 @torch.inference_mode()
 def decode(
-    model: Any,  # noqa: ANN401
-    tokenizer: Any,  # noqa: ANN401
+    model: Any,
+    tokenizer: Any,
     prompts: list[list[int]],
     draws: np.ndarray,
     sampling: Sampling,
@@ -71,7 +71,7 @@ class _Rows:
 
     def __init__(
         self,
-        tokenizer: Any,  # noqa: ANN401
+        tokenizer: Any,
         prompts: list[list[int]],
         sampling: Sampling,
         ends: frozenset[int],
@@ -116,8 +116,8 @@ class _Rows:
 
 
 def _prefill(
-    model: Any,  # noqa: ANN401
-    tokenizer: Any,  # noqa: ANN401
+    model: Any,
+    tokenizer: Any,
     prompts: list[list[int]],
     device: str,
 ) -> tuple[torch.Tensor, Any, torch.Tensor, torch.Tensor]:
@@ -151,12 +151,12 @@ def _prefill(
     return out.logits[place, -1], cache, mask[place], positions[place, -1]
 
 
-def _cache_name(model: Any) -> str:  # noqa: ANN401
+def _cache_name(model: Any) -> str:
     """Newer transformers call the argument ``cache``, older ones ``past_key_values``."""
     return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
 
 
-def _ends(model: Any, tokenizer: Any) -> frozenset[int]:  # noqa: ANN401
+def _ends(model: Any, tokenizer: Any) -> frozenset[int]:
     """Tokens that end a completion, by the model's generation settings and its tokenizer."""
     configured = getattr(model.generation_config, "eos_token_id", None)
     ends = configured if isinstance(configured, list) else [configured]

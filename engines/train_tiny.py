@@ -14,7 +14,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from curate.engines.arithmetic import FAMILIES, held_out, problem
+from curate.engines.arithmetic import held_out, problem
 
 SEED = 0
 STEPS = 1200

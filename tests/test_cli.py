@@ -32,8 +32,8 @@ def built(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
     """A small finished build of the sample source with the real tiny policy."""
     folder = tmp_path_factory.mktemp("built")
     run = subprocess.run(
-        [sys.executable, "-m", "curate", "build", "--source", str(root / "examples/arithmetic.jsonl"),
-         "--limit", "60", "--rollouts", "4", "--out", str(folder / "b"),
+        [sys.executable, "-m", "curate", "build",
+         "--source", str(root / "examples/arithmetic.jsonl"), "--limit", "60", "--rollouts", "4", "--out", str(folder / "b"),
          "--cache", str(folder / "cache.sqlite"), "--json"],
         capture_output=True, text=True,
     )  # fmt: skip
@@ -54,8 +54,9 @@ def test_no_command_is_bad_usage(curate) -> None:
 
 def test_a_build_ends_with_its_figures_and_its_files(curate, built, root) -> None:
     out = built.parent / "again"
+    cache = built.parent / "cache.sqlite"
     result = curate("build", "--source", root / "examples/arithmetic.jsonl", "--limit", 60,
-                    "--rollouts", 4, "--out", out, "--cache", built.parent / "cache.sqlite")  # fmt: skip
+                    "--rollouts", 4, "--out", out, "--cache", cache)  # fmt: skip
     assert result.exit_code == 0, result.output
     for words in ("frontier share before → after", "rollouts", "tokens", "rejected because"):
         assert words in result.stdout
@@ -125,9 +126,10 @@ def test_the_card_has_front_matter_and_the_funnel(built) -> None:
 
 
 def test_the_report_escapes_what_sources_say(curate, tmp_path) -> None:
-    rows = [{"question": f"<script>alert({i})</script> 1 + {i}", "answer": str(1 + i)} for i in range(3)]
-    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    result = curate("build", "--source", "x.jsonl", "--recipe", "qa", "--rollouts", 1, "--out", "b")
+    row = {"question": "<script>alert(1)</script> 1 + 1", "answer": "2"}
+    (tmp_path / "x.jsonl").write_text(json.dumps(row))
+    build = ("build", "--source", "x.jsonl", "--recipe", "qa", "--rollouts", 1, "--out", "b")
+    result = curate(*build)
     assert result.exit_code == 0, result.output
     assert "<script>alert" not in (tmp_path / "b/report.html").read_text()
 
@@ -160,7 +162,8 @@ def test_bad_input_gets_one_clear_line_and_the_right_code(
 
 def test_standard_input_is_a_source(curate, tmp_path) -> None:
     rows = "".join(f'{{"question": "{i} + 1", "answer": "{i + 1}"}}\n' for i in range(4))
-    result = curate("build", "--source", "-", "--recipe", "qa", "--rollouts", 1, "--out", "b", stdin=rows)
+    build = ("build", "--source", "-", "--recipe", "qa", "--rollouts", 1, "--out", "b")
+    result = curate(*build, stdin=rows)
     assert result.exit_code == 0, result.output
     manifest = json.loads((tmp_path / "b/manifest.json").read_text())
     assert manifest["summary"]["rows_out"] == 4

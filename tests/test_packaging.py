@@ -51,9 +51,7 @@ def test_the_wheel_runs_from_elsewhere(wheel: Path, tmp_path: Path) -> None:
         "sys.argv = ['curate', 'recipes', 'show', 'frontier']; "
         "from curate.cli import main; main()"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
-    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert run.stdout.startswith("name: frontier")
 

@@ -56,7 +56,8 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def curate(folder: Path, out: str, **environment: str) -> dict:
     source = folder / "rows.jsonl"
-    source.write_text("".join(f'{{"question": "{i} + 2", "answer": "{i + 2}"}}\n' for i in range(6)))
+    rows = (f'{{"question": "{i} + 2", "answer": "{i + 2}"}}\n' for i in range(6))
+    source.write_text("".join(rows))
     run = subprocess.run(
         [sys.executable, "-m", "curate", "build", "--source", str(source), "--recipe", "qa",
          "--rollouts", "2", "--out", str(folder / out), "--json",

@@ -73,5 +73,6 @@ def test_a_frame_of_another_shape_is_refused(tmp_path) -> None:
 def test_parts_are_read_in_the_order_they_were_written(tmp_path) -> None:
     ledger = Ledger(tmp_path)
     for version in range(12):
-        ledger.append(rollouts("a", range(1), "correct" if version == 11 else "error", f"{version}"))
+        verdict = "correct" if version == 11 else "error"
+        ledger.append(rollouts("a", range(1), verdict, str(version)))
     assert list(ledger.scan().collect()["verdict"]) == ["correct"]

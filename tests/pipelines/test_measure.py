@@ -17,9 +17,9 @@ def step(k: int = 8, **settings: object) -> Measure:
 
 @pytest.fixture
 def run(context):
-    def run(pool, engine, step=step(), **fields):
+    def run(pool, engine, settings=None, **fields):
         ctx = context(engine=engine, **fields)
-        return step.run(pool, ctx), ctx
+        return (settings or step()).run(pool, ctx), ctx
 
     return run
 

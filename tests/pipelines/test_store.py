@@ -59,7 +59,7 @@ def test_a_folder_with_other_peoples_files_is_refused_untouched(tmp_path) -> Non
 
 def test_a_file_in_place_of_the_folder_is_named(tmp_path) -> None:
     (tmp_path / "build").write_text("")
-    with pytest.raises(ConfigError, match="--out .*build: cannot be used"):
+    with pytest.raises(ConfigError, match=r"--out .*build: cannot be used"):
         Store(tmp_path / "build")
 
 
