@@ -1,0 +1,346 @@
+"""Values of expressions, within bounds: exact rationals where possible, else many digits.
+
+Nothing here can run away: powers, factorials and sums beyond a size are never computed, and an
+expression that holds one is only equal to one that is written the same way.
+"""
+
+import hashlib
+from fractions import Fraction
+from math import comb, factorial, floor, gcd, isqrt, lcm
+from typing import Any
+
+from curate.verifiers.expressions import Node
+
+MAX_BITS = 60_000
+MAX_TERMS = 1_000
+MAX_FACTORIAL = 3_000
+#: Magnitudes beyond 2**MAX_LOG2 are not evaluated.
+MAX_LOG2 = 1_000_000
+
+
+class TooBig(ValueError):
+    """A value beyond what is computed; the expression is compared as written."""
+
+
+class Undefined(ValueError):
+    """No finite value here."""
+
+
+def canonical(node: Node) -> str:
+    """A text that two nodes share when they differ only in the order of sums and products."""
+    tag = node[0]
+    if tag == "num":
+        return _shown(node[1])
+    if tag == "sym":
+        return str(node[1])
+    if tag in ("add", "mul"):
+        parts = sorted(canonical(part) for part in _flat(node, tag))
+        return f"{tag}({','.join(parts)})"
+    if tag in ("sum", "prod"):
+        return f"{tag}({node[1]};{canonical(node[2])};{canonical(node[3])};{canonical(node[4])})"
+    if tag == "rel":
+        return f"rel({' '.join(node[1])};{','.join(map(canonical, node[2]))})"
+    if tag == "tuple":
+        return f"tuple{node[1]}{','.join(map(canonical, node[3]))}{node[2]}"
+    if tag in ("set", "list"):
+        return f"{tag}({','.join(sorted(map(canonical, node[1])))})"
+    if tag in ("ratio", "all"):
+        return f"{tag}({','.join(map(canonical, node[1]))})"
+    if tag == "matrix":
+        return f"matrix({';'.join(','.join(map(canonical, row)) for row in node[1])})"
+    rest = (part if isinstance(part, str) else canonical(part) for part in node[1:])
+    return f"{tag}({','.join(rest)})"
+
+
+def _shown(value: Fraction) -> str:
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > 13_000:
+        return f"#{hash(value)}"
+    return str(value)
+
+
+def _flat(node: Node, tag: str) -> list[Node]:
+    parts: list[Node] = []
+    for part in node[1:]:
+        parts += _flat(part, tag) if part[0] == tag else [part]
+    return parts
+
+
+def symbols(node: Node) -> frozenset[str]:
+    """Free symbols of a node; named constants are none."""
+    if node[0] == "sym":
+        return frozenset() if node[1] in _CONSTANTS else frozenset({node[1]})
+    found: frozenset[str] = frozenset()
+    for part in node[1:]:
+        if isinstance(part, tuple):
+            found |= symbols(part) if part and isinstance(part[0], str) else _inside(part)
+    return found - {node[1]} if node[0] in ("sum", "prod") else found
+
+
+def _inside(parts: tuple[Any, ...]) -> frozenset[str]:
+    found: frozenset[str] = frozenset()
+    for part in parts:
+        if isinstance(part, tuple):
+            found |= symbols(part) if part and isinstance(part[0], str) else _inside(part)
+    return found
+
+
+_CONSTANTS = frozenset({"pi", "const_e", "const_i", "inf", "degree"})
+
+
+# --- exact ----------------------------------------------------------------------------------
+
+
+def exact(node: Node, values: dict[str, Fraction] | None = None) -> Fraction | None:
+    """The rational value, or None when it is irrational, symbolic or too large to say.
+
+    Args:
+        values: values of symbols.
+    """
+    tag = node[0]
+    if tag == "num":
+        number: Fraction = node[1]
+        return number
+    if tag == "sym":
+        return values.get(node[1]) if values else None
+    if tag == "pow":
+        return _exact_power(exact(node[1], values), exact(node[2], values))
+    if tag in ("sum", "prod"):
+        return _exact_series(node, values)
+    if tag not in ("add", "mul", "call"):
+        return None
+    parts = []
+    for part in node[2:] if tag == "call" else node[1:]:
+        value = exact(part, values)
+        if value is None:
+            return None
+        parts.append(value)
+    if tag == "call":
+        return _exact_call(node[1], parts)
+    total = Fraction(tag == "mul")
+    for value in parts:
+        total = total + value if tag == "add" else total * value
+        if _bits(total) > MAX_BITS:
+            return None
+    return total
+
+
+def _bits(value: Fraction) -> int:
+    return max(value.numerator.bit_length(), value.denominator.bit_length())
+
+
+def _exact_power(base: Fraction | None, exponent: Fraction | None) -> Fraction | None:
+    if base is None or exponent is None:
+        return None
+    if exponent.denominator == 1:
+        n = exponent.numerator
+        if base == 0:
+            return None if n < 0 else Fraction(n == 0)
+        if abs(base) == 1:
+            return base if n % 2 else Fraction(1)
+        return base**n if abs(n) * _bits(base) <= MAX_BITS else None
+    index = exponent.denominator
+    if index > 64 or base < 0 and index % 2 == 0:
+        return None
+    top, bottom = _root(abs(base.numerator), index), _root(base.denominator, index)
+    if top is None or bottom is None:
+        return None
+    return _exact_power(Fraction(-top if base < 0 else top, bottom), Fraction(exponent.numerator))
+
+
+def _root(value: int, index: int) -> int | None:
+    """The exact integer root, or None."""
+    if value < 2:
+        return value
+    if value.bit_length() > 4096:
+        return None
+    if index == 2:
+        root = isqrt(value)
+    else:
+        root = 1 << -(-value.bit_length() // index)
+        while True:  # Newton's iteration from above
+            closer = ((index - 1) * root + value // root ** (index - 1)) // index
+            if closer >= root:
+                break
+            root = closer
+    return root if root**index == value else None
+
+
+def _exact_call(name: str, parts: list[Fraction]) -> Fraction | None:
+    first = parts[0]
+    if name == "abs":
+        return abs(first)
+    if name in ("floor", "ceil"):
+        return Fraction(floor(first) if name == "floor" else -floor(-first))
+    if name == "sgn":
+        return Fraction((first > 0) - (first < 0))
+    whole = all(part.denominator == 1 for part in parts)
+    if name == "factorial" and whole and 0 <= first <= MAX_FACTORIAL:
+        return Fraction(factorial(first.numerator))
+    if name == "binom" and len(parts) == 2 and whole and 0 <= first <= MAX_FACTORIAL:
+        return Fraction(comb(first.numerator, parts[1].numerator)) if parts[1] >= 0 else Fraction(0)
+    if name in ("gcd", "lcm") and whole and all(_bits(part) < 4096 for part in parts):
+        return Fraction((gcd if name == "gcd" else lcm)(*(part.numerator for part in parts)))
+    if name == "mod" and parts[1] != 0:
+        return first % parts[1]
+    if name in ("min", "max") and len(parts) > 1:
+        return (min if name == "min" else max)(parts)
+    return None
+
+
+def _exact_series(node: Node, values: dict[str, Fraction] | None) -> Fraction | None:
+    tag, variable, low, high, body = node
+    start, stop = exact(low, values), exact(high, values)
+    if start is None or stop is None or start.denominator != 1 or stop.denominator != 1:
+        return None
+    if stop - start > MAX_TERMS:
+        return None
+    total = Fraction(tag == "prod")
+    for index in range(start.numerator, stop.numerator + 1):
+        term = exact(body, {**(values or {}), variable: Fraction(index)})
+        if term is None:
+            return None
+        total = total + term if tag == "sum" else total * term
+        if _bits(total) > MAX_BITS:
+            return None
+    return total
+
+
+# --- many digits ----------------------------------------------------------------------------
+
+
+def numeric(node: Node, values: dict[str, Fraction], context: Any) -> Any:
+    """Complex value with the digits of an mpmath context.
+
+    Args:
+        values: values of symbols; others get one drawn from their name.
+        context: mpmath context, which holds the precision.
+
+    Raises:
+        TooBig: a part is beyond what is computed.
+        Undefined: no finite value.
+    """
+    found = exact(node, values)
+    if found is not None:
+        return _number(found, context)
+    tag = node[0]
+    if tag == "sym":
+        return _symbol(node[1], context)
+    if tag in ("add", "mul"):
+        total = context.mpf(0 if tag == "add" else 1)
+        for part in node[1:]:
+            value = numeric(part, values, context)
+            total = total + value if tag == "add" else total * value
+        return _finite(total, context)
+    if tag == "pow":
+        return _power(node, values, context)
+    if tag == "call":
+        parts = [numeric(part, values, context) for part in node[2:]]
+        return _finite(_call(node[1], parts, node, context), context)
+    if tag in ("sum", "prod"):
+        return _series(node, values, context)
+    raise Undefined
+
+
+def _number(value: Fraction, context: Any) -> Any:
+    return context.mpf(value.numerator) / value.denominator
+
+
+def _finite(value: Any, context: Any) -> Any:
+    if not context.isfinite(value):
+        raise Undefined
+    if abs(context.mag(value) if value else 0) > MAX_LOG2:
+        raise TooBig
+    return value
+
+
+def _symbol(name: str, context: Any) -> Any:
+    if name == "pi":
+        return +context.pi
+    if name == "const_e":
+        return +context.e
+    if name == "const_i":
+        return context.mpc(0, 1)
+    if name == "degree":
+        return context.pi / 180
+    if name in ("inf", "pm", "mp", "empty", "reals", "integers", "naturals", "rationals"):
+        raise Undefined
+    return _drawn(name, context)
+
+
+def _drawn(key: str, context: Any) -> Any:
+    """A value that depends on nothing but the key: for what has none of its own."""
+    digest = hashlib.blake2b(key.encode(), digest_size=8).digest()
+    return context.mpf(1) + context.mpf(int.from_bytes(digest, "big")) / 2**63
+
+
+def _power(node: Node, values: dict[str, Fraction], context: Any) -> Any:
+    base, exponent = (numeric(part, values, context) for part in node[1:])
+    if base == 0:
+        if context.re(exponent) <= 0:
+            raise Undefined
+        return context.mpf(0)
+    if abs(exponent) * abs(context.log(base)) > MAX_LOG2:
+        raise TooBig
+    ratio = exact(node[2], values)
+    real = context.im(base) == 0
+    if ratio is not None and ratio.denominator % 2 and real and context.re(base) < 0:
+        # The real root of a negative number, as in school.
+        root = abs(base) ** (context.mpf(ratio.numerator) / ratio.denominator)
+        return -root if ratio.numerator % 2 else root
+    return _finite(base**exponent, context)
+
+
+def _series(node: Node, values: dict[str, Fraction], context: Any) -> Any:
+    tag, variable, low, high, body = node
+    start, stop = exact(low, values), exact(high, values)
+    if start is None or stop is None or start.denominator != 1 or stop.denominator != 1:
+        if symbols(low) | symbols(high) or "inf" in canonical(node):
+            raise TooBig
+        raise Undefined
+    if stop - start > MAX_TERMS:
+        raise TooBig
+    total = context.mpf(tag == "prod")
+    for index in range(start.numerator, stop.numerator + 1):
+        value = numeric(body, {**values, variable: Fraction(index)}, context)
+        total = total + value if tag == "sum" else total * value
+    return _finite(total, context)
+
+
+_PLAIN_CALLS = frozenset("sin cos tan cot sec csc sinh cosh tanh coth cis".split())
+_INVERSE = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot",
+            "arcsec": "asec", "arccsc": "acsc", "arsinh": "asinh", "arcosh": "acosh",
+            "artanh": "atanh"}  # fmt: skip
+
+
+def _call(name: str, parts: list[Any], node: Node, context: Any) -> Any:
+    first = parts[0]
+    try:
+        if name in _PLAIN_CALLS and len(parts) == 1:
+            if abs(first) > 1e6:
+                raise TooBig
+            return context.expj(first) if name == "cis" else getattr(context, name)(first)
+        if name in _INVERSE and len(parts) == 1:
+            return getattr(context, _INVERSE[name])(first)
+        if name in ("ln", "log"):
+            return context.log(first)
+        if name == "log10":
+            return context.log10(first)
+        if name == "logb":
+            return context.log(parts[1]) / context.log(first)
+        if name == "abs":
+            return abs(first)
+        if name == "Re":
+            return context.re(first)
+        if name == "Im":
+            return context.im(first)
+        if name in ("floor", "ceil") and context.im(first) == 0:
+            return context.floor(first) if name == "floor" else context.ceil(first)
+        if name in ("factorial", "binom"):
+            if any(abs(part) > 1000 for part in parts):
+                raise TooBig
+            return context.gamma(first + 1) if name == "factorial" else context.binomial(*parts)
+        if name in ("min", "max") and all(context.im(part) == 0 for part in parts):
+            return (min if name == "min" else max)(parts)
+    except (ZeroDivisionError, TypeError, OverflowError) as error:
+        raise Undefined from error
+    return _drawn(canonical(node), context)
