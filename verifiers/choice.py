@@ -189,8 +189,7 @@ def _from_prose(text: str, texts: dict[str, str]) -> frozenset[str]:
             for letter, option in texts.items()
             if (name := normalise(option))
             and (match := re.search(rf"(?<!\w){re.escape(name)}(?!\w)", read))
-            and not _DENIED_BEFORE.search(read[: match.start()])
-            and not _DENIED_AFTER.match(read[match.end() :])
+            and not _denied(read, match.start(), match.end())
         }
         if named:
             return frozenset(named)
@@ -200,6 +199,14 @@ def _from_prose(text: str, texts: dict[str, str]) -> frozenset[str]:
 def plain_lines(text: str) -> str:
     """``plain`` line by line."""
     return "\n".join(plain(line) for line in text.splitlines())
+
+
+def _denied(text: str, start: int, end: int) -> bool:
+    """True when the words around a mention reject it."""
+    return (
+        _DENIED_BEFORE.search(text[max(0, start - 80) : start]) is not None
+        or _DENIED_AFTER.match(text[end : end + 80]) is not None
+    )
 
 
 def _from_sentence(text: str, texts: dict[str, str]) -> frozenset[str]:
@@ -218,8 +225,7 @@ def _from_sentence(text: str, texts: dict[str, str]) -> frozenset[str]:
     affirmed = [
         group
         for group in groups
-        if not _DENIED_BEFORE.search(text[: group[0].start()])
-        and not _DENIED_AFTER.match(text[group[-1].end() :])
+        if not _denied(text, group[0].start(), group[-1].end())
     ]
     if not affirmed:
         return frozenset()

@@ -16,6 +16,8 @@ from curate.verifiers.realsets import real_set, same_set
 DIGITS = 60
 #: A decimal stands for an irrational or long value only with this many digits.
 MIN_DECIMALS = 6
+#: Longer lists are equal only when written alike.
+MAX_ITEMS = 60
 
 _EQUALS = frozenset({"=", "~"})
 _ORDER = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
@@ -484,7 +486,7 @@ def _matched(
     wanted: Sequence[Node], found: Sequence[Node], equal: Callable[[Node, Node], bool]
 ) -> bool:
     """Equal as multisets."""
-    if len(wanted) != len(found):
+    if len(wanted) != len(found) or len(wanted) > MAX_ITEMS:
         return False
     rest = list(found)
     for one in wanted:

@@ -5,6 +5,7 @@ expression that holds one is only equal to one that is written the same way.
 """
 
 import hashlib
+import threading
 from fractions import Fraction
 from math import comb, factorial, floor, gcd, isqrt, lcm
 from typing import Any
@@ -87,6 +88,24 @@ def _inside(parts: tuple[Any, ...]) -> frozenset[str]:
 _CONSTANTS = frozenset({"pi", "const_e", "const_i", "inf", "degree"})
 
 
+#: Work one comparison may cost, in steps of about ten microseconds.
+BUDGET = 60_000
+
+_work = threading.local()
+
+
+def begin() -> None:
+    """Grant the comparisons of one verdict their budget."""
+    _work.left = BUDGET
+
+
+def _spend(steps: int) -> None:
+    """Count work instead of time, so that a verdict does not depend on the machine."""
+    _work.left = left = getattr(_work, "left", BUDGET) - steps
+    if left < 0:
+        raise TooBig
+
+
 # --- exact ----------------------------------------------------------------------------------
 
 
@@ -100,6 +119,7 @@ def exact(node: Node, values: dict[str, Fraction] | None = None) -> Fraction | N
     if tag == "num":
         number: Fraction = node[1]
         return number
+    _spend(1)
     if tag == "sym":
         return values.get(node[1]) if values else None
     if tag == "pow":
@@ -119,8 +139,10 @@ def exact(node: Node, values: dict[str, Fraction] | None = None) -> Fraction | N
     total = Fraction(tag == "mul")
     for value in parts:
         total = total + value if tag == "add" else total * value
-        if _bits(total) > MAX_BITS:
+        bits = _bits(total)
+        if bits > MAX_BITS:
             return None
+        _spend(bits >> 8)
     return total
 
 
@@ -137,7 +159,11 @@ def _exact_power(base: Fraction | None, exponent: Fraction | None) -> Fraction |
             return None if n < 0 else Fraction(n == 0)
         if abs(base) == 1:
             return base if n % 2 else Fraction(1)
-        return base**n if abs(n) * _bits(base) <= MAX_BITS else None
+        bits = abs(n) * _bits(base)
+        if bits > MAX_BITS:
+            return None
+        _spend(bits >> 8)
+        return base**n
     index = exponent.denominator
     if index > 64 or base < 0 and index % 2 == 0:
         return None
@@ -175,6 +201,7 @@ def _exact_call(name: str, parts: list[Fraction]) -> Fraction | None:
         return Fraction((first > 0) - (first < 0))
     whole = all(part.denominator == 1 for part in parts)
     if name == "factorial" and whole and 0 <= first <= MAX_FACTORIAL:
+        _spend(first.numerator)
         return Fraction(factorial(first.numerator))
     if name == "binom" and len(parts) == 2 and whole and 0 <= first <= MAX_FACTORIAL:
         return Fraction(comb(first.numerator, parts[1].numerator)) if parts[1] >= 0 else Fraction(0)
@@ -200,8 +227,10 @@ def _exact_series(node: Node, values: dict[str, Fraction] | None) -> Fraction | 
         if term is None:
             return None
         total = total + term if tag == "sum" else total * term
-        if _bits(total) > MAX_BITS:
+        bits = _bits(total)
+        if bits > MAX_BITS:
             return None
+        _spend(bits >> 8)
     return total
 
 
@@ -222,6 +251,7 @@ def numeric(node: Node, values: dict[str, Fraction], context: Any) -> Any:
     found = exact(node, values)
     if found is not None:
         return _number(found, context)
+    _spend(4)
     tag = node[0]
     if tag == "sym":
         return _symbol(node[1], context)

@@ -16,7 +16,7 @@ from curate.verifiers.tokens import Token, TooComplex, Unreadable, prepare, toke
 
 Node: TypeAlias = tuple[Any, ...]
 
-MAX_DEPTH = 40
+MAX_DEPTH = 60
 SCALARS = frozenset({"num", "sym", "add", "mul", "pow", "call", "sum", "prod"})
 MINUS_ONE: Node = ("num", Fraction(-1))
 ONE: Node = ("num", Fraction(1))
@@ -187,7 +187,9 @@ class _Parser:
                 other = ("pow", self.scalar(self.implicit()), MINUS_ONE)
                 node = self.multiply(node, other, factors)
             elif self.take("over"):
+                self.deeper()
                 node = divide(self.scalar(node), self.scalar(self.product()))
+                self.depth -= 1
             elif self.take("mod"):
                 node = ("call", "mod", self.scalar(node), self.scalar(self.unary()))
             elif self.take("%"):
@@ -289,13 +291,16 @@ class _Parser:
 
     def script(self) -> Node:
         """An exponent: a group, or a sign and one factor."""
+        self.deeper()
         if self.take("-"):
-            return negate(self.scalar(self.script()))
+            node = negate(self.scalar(self.script()))
+            self.depth -= 1
+            return node
         if self.take("{"):
             node = self.sum()
             self.expect("}")
+            self.depth -= 1
             return node
-        self.deeper()
         token = self.token
         # In LaTeX x^10 is x^1 0, but whoever writes it means x^10.
         node = self.postfix(self.primary()) if token.kind != "func" else self.unary()
@@ -381,6 +386,7 @@ class _Parser:
         return canonical(node)
 
     def function(self, name: str) -> Node:
+        self.deeper()
         base = exponent = None
         for _ in range(2):
             if name in ("log", "lg", "min", "max") and base is None and self.take("_"):
@@ -398,6 +404,7 @@ class _Parser:
             node = ("call", "logb", base, *arguments)
         else:
             node = ("call", name, *arguments)
+        self.depth -= 1
         return node if exponent is None else ("pow", node, exponent)
 
     def arguments(self) -> tuple[Node, ...]:
@@ -411,8 +418,11 @@ class _Parser:
             node = self.sum()
             self.expect("}")
             return (self.scalar(node),)
-        if sign := self.take("-"):
-            return (negate(self.arguments()[0]),) if sign else ()
+        if self.take("-"):
+            self.deeper()
+            node = negate(self.arguments()[0])
+            self.depth -= 1
+            return (node,)
         node = self.scalar(self.power()) if self.token.kind != "func" else self.power()
         while self.token.kind in ("num", "sym") or self.token.text in ("frac", "sqrt"):
             node = ("mul", node, self.scalar(self.power()))

@@ -13,6 +13,9 @@ from curate.verifiers.verdict import Options
 
 Source: TypeAlias = Literal["box", "tag", "hash", "marker"]
 
+#: Announcements looked at, from the end.
+MAX_ANSWERS = 100
+
 _WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _FOLD = (
     str.maketrans(
@@ -117,7 +120,7 @@ def find(response: str, options: Options) -> Found:
         [*_boxes(text, options), *_tags(text, options), *_hashes(text), *_markers(text)],
         key=lambda answer: (answer.end, -answer.start),
         reverse=True,
-    )
+    )[:MAX_ANSWERS]
     if not answers:
         return Found(text, ())
     answers = _unnested(answers)
@@ -166,11 +169,14 @@ def _boxes(text: str, options: Options) -> list[Answer]:
                     spans.append((start, match.end(), inside))
         elif found[-1] == "{" and len(found) > 2:
             stack.append((match.start(), match.end()))
-    answers = [
-        Answer(text[inside : end - 1], "box", start, end)
-        for start, end, inside in spans
-        if text[inside : end - 1].strip()
-    ]
+    # Outer boxes first, so that those inside them are passed over.
+    spans.sort(key=lambda span: (span[0], -span[1]))
+    answers: list[Answer] = []
+    for start, end, inside in spans:
+        if not answers or start >= answers[-1].end:
+            content = text[inside : end - 1]
+            if content.strip():
+                answers.append(Answer(content, "box", start, end))
     answers += [Answer(m[1], "box", m.start(), m.end()) for m in _BARE_BOX.finditer(text)]
     opened = next(((start, inside) for start, inside in stack if start >= 0), None)
     if opened is not None:
@@ -262,20 +268,20 @@ def _hashes(text: str) -> list[Answer]:
 
 def _markers(text: str) -> list[Answer]:
     answers: list[Answer] = []
-    for match in _MARKER.finditer(text):
-        if _NOT_OURS.search(text[max(0, match.start() - 16) : match.start()]):
-            continue
+    next_start = len(text)
+    # From the end: "Answer: A. Hmm, no, Answer: B" ends where the next announcement begins.
+    for match in reversed(list(_MARKER.finditer(text))):
         lead = _LEAD.match(text, match.end())
         start = lead.end() if lead else match.end()
-        end = _end_of_answer(text, start)
-        content = text[start:end]
-        # "Answer: A. Hmm, no, Answer: B": the next announcement ends this one.
-        following = _MARKER.search(content)
-        if following is not None and following.start() > 0:
-            end = start + following.start()
-            content = text[start:end]
-        if content.strip():
-            answers.append(Answer(content.strip(), "marker", match.start(), end))
+        end = min(_end_of_answer(text, start), max(start, next_start))
+        next_start = match.start()
+        if _NOT_OURS.search(text[max(0, match.start() - 16) : match.start()]):
+            continue
+        content = text[start:end].strip()
+        if content:
+            answers.append(Answer(content, "marker", match.start(), end))
+        if len(answers) == MAX_ANSWERS:
+            break
     return answers
 
 

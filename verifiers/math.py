@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from curate.verifiers.compare import same
-from curate.verifiers.evaluate import canonical, exact
+from curate.verifiers.evaluate import TooBig, begin, exact
 from curate.verifiers.expressions import Node, is_scalar, parse
 from curate.verifiers.extract import Found, clean, find, plain
 from curate.verifiers.numbers import decimal, ungroup
@@ -137,7 +137,11 @@ def judge(gold: str, response: str, options: Options) -> Verdict | None:
     readings = _given(found, options)
     if not readings:
         return Verdict("incorrect", "no_answer")
-    return _decide(wanted, readings, options)
+    begin()
+    try:
+        return _decide(wanted, readings, options)
+    except (TooBig, RecursionError):
+        return Verdict("incorrect", "too_complex", _shown(readings[0]))
 
 
 def _given(found: Found, options: Options) -> list[str]:
@@ -292,5 +296,3 @@ def _shown(text: str) -> str:
         return str(number)
     return text.strip()[:2000]
 
-
-__all__ = ["canonical", "check", "judge"]

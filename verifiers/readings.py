@@ -10,6 +10,8 @@ from curate.verifiers.extract import Found, sentences
 
 #: Longer answers are read only as they stand.
 MAX_CHARS = 1_500
+#: Only so much of a sentence is searched for a number.
+MAX_PROSE = 2_000
 
 _SPAN = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+?)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _CONNECTIVE = re.compile(r"[\s,;]*(?:(?:,|;)?\s*(?:and|or|und|oder|et|ou|y|o|和|或)?)?[\s,;]*")
@@ -42,7 +44,7 @@ _MATH_WORD = frozenset(
     "if when where for squared cubed mod than all except to through union but half third".split()
 )
 _WORDS_AFTER = re.compile(
-    r"^(?P<head>.*[\d})\]!πi%])\s*(?:-\s*)?(?P<words>(?<![A-Za-z\\])(?:[^\W\d_][^\W\d_'./-]*[\s./-]*){1,12}"
+    r"^(?P<head>.*[\d})\]!πi%])\s*(?:-\s*)?(?P<words>(?<![A-Za-z\\])[^\W\d_]+(?:[\s./'-]+[^\W\d_]+){0,11}"
     r"(?:\^\{?[-\d]\}?|[²³])?)$",
     re.DOTALL,
 )
@@ -121,6 +123,7 @@ def tail_readings(text: str) -> list[str]:
         if "\n" not in text:
             readings += _without_words(_trimmed(text))
     for part in reversed(sentences(text)[-6:]):
+        part = part[-MAX_PROSE:]
         found = groups(part)
         numbers = last_number(part)
         if found and not _denied_span(part, found):
@@ -154,16 +157,19 @@ def _denied_span(part: str, found: list[str]) -> bool:
 
 def last_number(text: str) -> str | None:
     """The last number in prose that is not denied, with those that "or" or "and" tie to it."""
+    text = text[-MAX_PROSE:]
     matches = [
-        match for match in _NUMBER.finditer(text) if not _DENIED.search(text[: match.start()])
+        match
+        for match in _NUMBER.finditer(text)
+        if not _glued(text, match)
+        and not _DENIED.search(text[max(0, match.start() - 60) : match.start()])
     ]
-    matches = [match for match in matches if not _glued(text, match)]
-    if not matches:
+    if not matches or _is_operand(text, matches[-1]):
         return None
     chosen = [_signed(text, matches[-1])]
     for earlier, later in zip(matches[-2::-1], matches[:0:-1], strict=False):
         between = text[earlier.end() : later.start()]
-        if not _HEDGE.fullmatch(between) or not between.strip():
+        if len(between) > 24 or not between.strip() or not _HEDGE.fullmatch(between):
             break
         chosen.insert(0, _signed(text, earlier))
     return " , ".join(chosen)
@@ -173,6 +179,14 @@ def _glued(text: str, match: re.Match[str]) -> bool:
     """True for digits inside a word (x2, H2O) or a longer literal."""
     before = text[match.start() - 1 : match.start()]
     return bool(before) and (before.isalpha() and before.isascii() or before in "_^.\\")
+
+
+def _is_operand(text: str, match: re.Match[str]) -> bool:
+    """True for a number that is part of a sum or product written out."""
+    before, after = text[max(0, match.start() - 3) : match.start()], text[match.end() :][:3]
+    return re.search(r"[+*/^×·]\s*$", before) is not None or (
+        re.match(r"\s*(?:[+*^×·]|/\s*\d|-\s?\d)", after) is not None and not after.startswith("**")
+    )
 
 
 def _signed(text: str, match: re.Match[str]) -> str:

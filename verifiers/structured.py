@@ -11,6 +11,8 @@ from curate.verifiers.extract import find
 from curate.verifiers.verdict import Options, Verdict
 
 MAX_DEPTH = 100
+#: Longer texts are not tried as Python literals.
+MAX_PYTHON = 20_000
 _FENCE = re.compile(r"```[ \t]*([A-Za-z0-9_+-]*)[ \t]*\n?")
 
 
@@ -118,6 +120,8 @@ def _load(text: str, *, strict: bool) -> Any:
     except (ValueError, RecursionError):
         if strict or "'" not in text and "True" not in text:
             raise _Bad("no_json") from None
+    if len(text) > MAX_PYTHON:
+        raise _Bad("no_json")
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from curate.verifiers.numbers import decimal, unraise
 
-MAX_CHARS = 12_000
-MAX_TOKENS = 3_000
+MAX_CHARS = 4_000
+MAX_TOKENS = 1_500
 
 
 class Unreadable(ValueError):
