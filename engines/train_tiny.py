@@ -17,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from curate.engines.arithmetic import held_out, problem
 
 SEED = 0
-STEPS = 1200
+STEPS = 700
 BATCH = 192
 PIECE = 48
 PEAK_RATE = 2e-3

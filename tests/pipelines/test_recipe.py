@@ -59,7 +59,7 @@ def test_settings_are_laid_over_the_recipes(write) -> None:
         ("- shard", "- {shard: {}, order: {}}", 9, "a step is a name"),
         ("- qa", "- 7", 4, "a step is a name"),
         ("description", "descripton", 2, "unknown key 'descripton'"),
-        ("{by: frontier_first}", "{by: frontier_first", 9, "expected"),
+        ("{by: frontier_first}", "{by: frontier_first", 10, "expected"),
     ],
 )
 def test_an_error_names_the_path_and_the_line(write, old, new, line, message) -> None:
