@@ -222,11 +222,7 @@ def _from_sentence(text: str, texts: dict[str, str]) -> frozenset[str]:
             groups[-1].append(match)
         else:
             groups.append([match])
-    affirmed = [
-        group
-        for group in groups
-        if not _denied(text, group[0].start(), group[-1].end())
-    ]
+    affirmed = [group for group in groups if not _denied(text, group[0].start(), group[-1].end())]
     if not affirmed:
         return frozenset()
     return frozenset(match[1] for match in affirmed[0])

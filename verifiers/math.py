@@ -295,4 +295,3 @@ def _shown(text: str) -> str:
     if number is not None and number.denominator == 1 and len(text) < 400:
         return str(number)
     return text.strip()[:2000]
-

@@ -9,9 +9,7 @@ from curate.verifiers.verdict import Options, Verdict
 
 _ARTICLE = re.compile(r"^(?:the|an?)\s+(?=\S)", re.IGNORECASE)
 _INNER = re.compile(r"[,!?;:\"](?!\d)|(?<!\d)[,;:\"]|\.(?!\d)|(?<!\d)\.(?=\d)")
-_BECAUSE = re.compile(
-    r"(?:[,;—–]|\s-)?\s(?:because|since|due to|as it|as the)\b.*$", re.I | re.S
-)
+_BECAUSE = re.compile(r"(?:[,;—–]|\s-)?\s(?:because|since|due to|as it|as the)\b.*$", re.I | re.S)
 _LEAD_IN = re.compile(
     r"^(?:so|thus|hence|therefore|i think|i believe)?,?\s*(?:it is|it's|this is|that is|that's)\s+",
     re.IGNORECASE,
