@@ -53,6 +53,16 @@ def write_parquet(frame: pl.DataFrame, path: Path) -> None:
         raise CurateError(f"{path}: cannot be written: {error}") from error
 
 
+def remove_scratch(*folders: Path) -> None:
+    """Remove what a killed process left half-written; only for who holds the folders' lock."""
+    for folder in folders:
+        for path in folder.glob(".tmp-*"):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
 def replace_folder(scratch: Path, target: Path) -> None:
     """Put a finished folder in place of ``target``, which may exist."""
     old = temporary(target).with_suffix(".old")

@@ -19,7 +19,7 @@ import polars as pl
 from filelock import FileLock, Timeout
 
 from curate.pipelines.errors import ConfigError, CurateError, PoolError
-from curate.pipelines.files import replace_folder, write_json, write_parquet
+from curate.pipelines.files import remove_scratch, replace_folder, write_json, write_parquet
 from curate.pipelines.ledger import Ledger
 from curate.pipelines.pool import PROMPT_SCHEMA, REJECT_SCHEMA, Pool, no_rejects, read_parquet
 from curate.pipelines.step import Metric, StepResult
@@ -109,8 +109,7 @@ class Store:
         except OSError as error:
             raise ConfigError(f"--out {self.root}: cannot be written: {error.strerror}") from error
         try:
-            for scratch in (self.root / "steps").glob(".tmp-*"):
-                shutil.rmtree(scratch, ignore_errors=True)
+            remove_scratch(self.root, self.root / "steps", self.root / "rollouts")
             yield
         finally:
             lock.release()

@@ -42,11 +42,10 @@ def counted(function):
 Path.replace = counted(Path.replace)
 Path.rename = counted(Path.rename)
 ScriptedEngine._answer = counted(ScriptedEngine._answer)
-session.resolve_model = lambda *_: None
+session.resolve_model = lambda *_: object()
 session.open_engine = lambda *_, **__: CachedEngine(
     ScriptedEngine(Path(log)), Path(cache), batch_size=8
 )
-session.Session._model = True
 measure.BLOCK = 16
 
 spec = session.BuildSpec(
