@@ -62,6 +62,8 @@ def _words(text: str) -> list[str]:
 def _label(text: str) -> str | None:
     """``yes``, ``no``, ``""`` when both are claimed, None when neither is."""
     parts = [plain(part) for part in sentences(text)]
+    # A question claims nothing.
+    parts = [part for part in parts if not part.endswith("?")]
     if not parts:
         return None
     clauses = [clause for clause in _CLAUSE.split(parts[0]) if clause.strip()]
@@ -74,8 +76,6 @@ def _label(text: str) -> str | None:
                 words = _words(clause)
                 if len(words) == 1:
                     claims |= _claims(words, bare=True)
-            if "?" in parts[0] and len(claims) > 1:
-                return ""
             return claims.pop() if len(claims) == 1 else ""
     for part in reversed(parts):
         claims = _claims(_words(part), bare=False)

@@ -18,13 +18,13 @@ _LETTER = re.compile(
     rf"(?<![A-Za-z0-9'_\\-])([A-Z])(?![A-Za-z0-9'_]|-[A-Za-z])(?!\s+(?!(?:{_FOLLOWS})\b)[a-z])"
 )
 _DENIED_BEFORE = re.compile(
-    r"(?:\b(?:not|never|neither|nor|than|except|excluding|without|pas|nicht|kein|no|unlike|"
+    r"(?:\b(?:not|cannot|never|neither|nor|than|except|excluding|without|pas|nicht|kein|no|unlike|"
     r"eliminat\w+|exclud\w+|rejects?|discard\w*|instead of|rule[sd]? out)|n't)"
     r"(?:\s+(?:be|option|choice|answer|the|both|either))*[\s(*]*$",
     re.IGNORECASE,
 )
 _DENIED_AFTER = re.compile(
-    r"^[)\]*\s]*(?:(?:is|are|was|were|can|could|must|may|cannot|does|do|has)\b(?:\s+\w+){0,2}?\s*"
+    r"^[)\]*\s]*(?:\?|(?:is|are|was|were|can|could|must|may|cannot|does|do|has)\b(?:\s+\w+){0,2}?\s*"
     r"\b(?:impossible|wrong|incorrect|false|not|ruled out|eliminated|excluded|invalid|out|rejected|"
     r"be ruled|be eliminated|be excluded|fail)|(?:fails|breaks|violates|contradicts|cannot|"
     r"isn't|doesn't|can't|aren't)\b)",

@@ -277,6 +277,9 @@ def _markers(text: str) -> list[Answer]:
         next_start = match.start()
         if _NOT_OURS.search(text[max(0, match.start() - 16) : match.start()]):
             continue
+        # "The answer is 12. Wait, that is wrong" ends before it is taken back.
+        if (taken := _TAKEN_BACK.search(text, start, end)) is not None and taken.start() > start:
+            end = taken.start()
         content = text[start:end].strip()
         if content:
             answers.append(Answer(content, "marker", match.start(), end))

@@ -1,6 +1,7 @@
 """Lists, sets and multisets: the right items, no others, in the right order where that counts."""
 
 import re
+from fractions import Fraction
 from typing import TypeAlias
 
 from curate.verifiers.extract import find, plain, sentences
@@ -87,6 +88,9 @@ def _read(text: str) -> list[Item] | None:
     words = plain(text) if "\n" not in text.strip() else plain(text.strip().replace("\n", " ; "))
     words = words.strip().rstrip(".")
     words = words.replace("\\{", "{").replace("\\}", "}")
+    words = re.sub(r"\s*(?:→|->|=>)\s*", ", ", words)
+    if re.fullmatch(r"[-+]?[\d.]+(?: [-+]?[\d.]+)+", words):
+        words = words.replace(" ", ", ")
     if words in ("[]", "()", "{}", "none", "empty", "∅", "\\emptyset"):
         return []
     if words[:1] in _PAIRS and _closes(words):
@@ -200,7 +204,7 @@ def _equal(want: Item, given: Item, options: Options) -> bool:
             and isinstance(given, list)
             and _same(want, given, Options(rel_tol=options.rel_tol, abs_tol=options.abs_tol))
         )
-    one, other = (decimal(ungroup(item.strip("'\" "))) for item in (want, given))
+    one, other = (_number(item.strip("'\" ")) for item in (want, given))
     if one is not None and other is not None:
         if one == other:
             return True
@@ -210,6 +214,15 @@ def _equal(want: Item, given: Item, options: Options) -> bool:
         )
     sensitive = bool(options.case_sensitive)
     return normalise(want, case_sensitive=sensitive) == normalise(given, case_sensitive=sensitive)
+
+
+def _number(text: str) -> Fraction | None:
+    top, slash, bottom = text.partition("/")
+    value = decimal(ungroup(top.strip()))
+    if not slash or value is None:
+        return value
+    divisor = decimal(bottom.strip())
+    return value / divisor if divisor else None
 
 
 def _show(items: list[Item]) -> str:

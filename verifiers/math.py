@@ -14,7 +14,7 @@ from curate.verifiers.compare import same
 from curate.verifiers.evaluate import TooBig, begin, exact
 from curate.verifiers.expressions import Node, is_scalar, parse
 from curate.verifiers.extract import Found, clean, find, plain
-from curate.verifiers.numbers import decimal, ungroup
+from curate.verifiers.numbers import decimal, spelled_out, ungroup
 from curate.verifiers.readings import (
     answer_readings,
     scaled,
@@ -60,6 +60,8 @@ def _parse(text: str) -> Parsed:
     if number is not None:
         return Parsed(text, ("num", number))
     body, percent, unit = text.strip(), False, ""
+    if (words := spelled_out(body)) is not None:
+        return Parsed(text, ("num", Fraction(words)))
     if match := re.fullmatch(r"(.*[\d})])\s*(?:\\?%|percent|per cent)", body, re.DOTALL):
         body, percent = match[1], True
     elif body.endswith(("\\circ", "\\circ}", "°")) and "=" not in body:

@@ -27,6 +27,41 @@ NUMBER = (
 _PLAIN = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+))?")
 
 
+_SMALL = {
+    word: value
+    for value, word in enumerate(
+        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+        "fifteen sixteen seventeen eighteen nineteen".split()
+    )
+} | {
+    word: 10 * value
+    for value, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)
+}
+
+
+def spelled_out(text: str) -> int | None:
+    """The whole number that English words spell, or None.
+
+    >>> spelled_out("three hundred and forty-two")
+    342
+    """
+    words = text.lower().replace("-", " ").split()
+    if not words or len(words) > 16:
+        return None
+    total = current = 0
+    for place, word in enumerate(words):
+        if word in _SMALL:
+            current += _SMALL[word]
+        elif word == "hundred" and 0 < current < 10:
+            current *= 100
+        elif word in ("thousand", "million", "billion") and 0 < current < 1000:
+            total += current * SCALES[word]
+            current = 0
+        elif word != "and" or place in (0, len(words) - 1):
+            return None
+    return total + current
+
+
 def unraise(text: str) -> str:
     """Write superscript digits as ``^{…}`` and vulgar fractions as ``a/b``."""
     if text.isascii():

@@ -21,13 +21,13 @@ _MAX_PROSE = 4_000
 _POINT = (
     r"\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d{1,3}(?: \d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+"
 )
-_COMMA = r"\d{1,3}(?:[. ]\d{3})+(?!\d)(?:,\d+)?|\d+(?:,\d+)?"
+_COMMA = r"\d{1,3}(?:[. ]\d{3})+(?!\d)(?:,\d+)?|\d+,\d+|\d+(?:\.\d+)?"
 _SCALE_WORDS = "|".join(sorted(SCALES, key=len, reverse=True))
 
 
 def _pattern(number: str) -> re.Pattern[str]:
     return re.compile(
-        rf"(?P<sign>[-+])?\s?(?P<money>[$€£])?\s?(?P<number>{number})(?P<exp>[eE][-+]?\d+)?"
+        rf"(?:(?P<sign>[-+])\s?)?(?:(?P<money>[$€£]|USD\b)\s?)?(?P<number>{number})(?P<exp>[eE][-+]?\d+)?"
         r"(?:\s*(?:±|\\pm)\s*[\d.,]+)?"
         r"(?:\s*(?:\*|·|×|x|\\times|\\cdot)\s*10\s*(?:\^|\*\*)\s*\{?\s*(?P<power>[-+]?\d+)\s*\}?)?"
         r"(?P<bottom>\s*/\s*\d+(?![\d.]))?"
@@ -67,6 +67,15 @@ class Quantity:
     end: int = 0
 
 
+#: A dollar sign that opens mathematics has a partner with no space before and no digit after it.
+_MATH_SPAN = re.compile(r"\$(?!\s)([^$\n]{0,400}[^\s$\\])\$(?!\d)")
+
+
+def _improper(match: re.Match[str]) -> str:
+    whole, top, bottom = (int(group) for group in match.groups())
+    return f"{whole * bottom + top}/{bottom}" if top < bottom else match[0]
+
+
 def _spelled(text: str) -> str:
     """One spelling for LaTeX, superscripts and micro, degree and ohm signs."""
     text = re.sub(r"\^\s*\{?\s*\\circ\s*\}?\s*|\\degree\s*|\\textdegree\s*", "°", text)
@@ -75,7 +84,10 @@ def _spelled(text: str) -> str:
     text = re.sub(r"\\[dt]?frac\s*\{(\d+)\}\s*\{(\d+)\}", r"\1/\2", text)
     text = re.sub(r"\\(?:,|;|:|!|quad|left|right)(?![A-Za-z])|\{,\}(?=\d)", " ", text)
     text = re.sub(r"\\si\s*\{|\\unit\s*\{", "{", text).replace("\\$", " USD ")
+    text = _MATH_SPAN.sub(r" \1 ", text)
+    text = re.sub(r"\$(?=\s?\d)", " USD ", text)
     text = unraise(plain(text))
+    text = re.sub(r"(?<![\d./])(\d{1,6})\s+(\d{1,6})/(\d{1,6})(?![\d/])", _improper, text)
     return re.sub(r"(?<=[\d}])\s*\\(?:cdot|times)\s*(?=10)", "*", text).replace("\\cdot", "·")
 
 
@@ -158,8 +170,6 @@ def quantities(text: str, *, comma: bool = False, greedy: bool = True) -> list[Q
         unit, end = _unit_at(text, match.end(), greedy=greedy)
         if unit is None and match.groupdict().get("money"):
             unit = parse_unit(match["money"])
-        if unit is None and (led := re.search(r"\bUSD\s*$", text[: match.start()])):
-            unit = parse_unit(led[0].strip())
         place = max(end, match.end())
         found.append(Quantity(value, unit, text[match.start() : place], match.start(), place))
     return found
@@ -168,7 +178,7 @@ def quantities(text: str, *, comma: bool = False, greedy: bool = True) -> list[Q
 def _whole(text: str, *, comma: bool) -> Quantity | None:
     """The quantity that a text is, from its first to its last character."""
     text = _spelled(text).strip().strip("'\"").rstrip(".;,").strip()
-    text = re.sub(r"^(?:USD|≈|~|about|approximately|=)\s*", "", text)
+    text = re.sub(r"^(?:≈|~|about|approximately|=)\s*", "", text)
     found = quantities(text, comma=comma)
     if len(found) == 1 and found[0].start == 0 and found[0].end == len(text):
         return found[0]
@@ -270,6 +280,8 @@ def _differs(want: Quantity, given: Quantity, options: Options) -> str:
             return "missing_unit"
         else:
             given_unit = want_unit
+    if want_unit is not None and given_unit is not None:
+        want_unit, given_unit = _degrees(want_unit, given_unit), _degrees(given_unit, want_unit)
     one, other, unit = want.value, given.value, Fraction(1)
     if want_unit is not None and given_unit is not None:
         if want_unit.dimensions != given_unit.dimensions:
@@ -287,6 +299,13 @@ def _differs(want: Quantity, given: Quantity, options: Options) -> str:
     elif one.denominator == 1 and other.denominator == 1 and want_unit == given_unit:
         tolerance = Fraction(0)
     return "" if abs(one - other) <= tolerance else "not_equal"
+
+
+def _degrees(unit: Unit, other: Unit) -> Unit:
+    """Read a bare C or F beside a temperature as degrees, not as coulomb or farad."""
+    if unit.name in ("C", "F") and other.name in TEMPERATURES:
+        return parse_unit(f"deg{unit.name}") or unit
+    return unit
 
 
 def _base(value: Fraction, unit: Unit, options: Options) -> Fraction:

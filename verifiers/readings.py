@@ -31,6 +31,11 @@ _DENIED = re.compile(
     r"instead of)|n't|≠|\\neq?|!=)(?:\s+(?:be|equal(?:\s+to)?|to|the|a|is|just|simply|only|exactly))*\s*\$?$",
     re.IGNORECASE,
 )
+_DENIED_AFTER = re.compile(
+    r"[\s$*)]*(?:is|was|would be|cannot be|can't be)\s+(?:\w+\s+)?(?:wrong|incorrect|false|not\b|impossible|"
+    r"ruled out|too (?:small|large|low|high|big))",
+    re.IGNORECASE,
+)
 _HEDGE = re.compile(r"\W*(?:or|and|,|/|,\s*(?:or|and)|oder|ou|und|et|maybe|or maybe|perhaps)\W*",
                     re.IGNORECASE)  # fmt: skip
 _LEAD_WORDS = re.compile(
@@ -163,6 +168,7 @@ def last_number(text: str) -> str | None:
         for match in _NUMBER.finditer(text)
         if not _glued(text, match)
         and not _DENIED.search(text[max(0, match.start() - 60) : match.start()])
+        and not _DENIED_AFTER.match(text[match.end() : match.end() + 60])
     ]
     if not matches or _is_operand(text, matches[-1]):
         return None

@@ -14,6 +14,11 @@ _LEAD_IN = re.compile(
     r"^(?:so|thus|hence|therefore|i think|i believe)?,?\s*(?:it is|it's|this is|that is|that's)\s+",
     re.IGNORECASE,
 )
+_GREEK_NAMES = {
+    letter: unicodedata.name(letter).rsplit(" ", 1)[-1].lower()
+    for letter in "αβγδεζηθικλμνξπρστυφχψω"
+} | {"λ": "lambda"}
+_GREEK = re.compile("[α-ωΑ-Ω]")
 _DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014", "-"))
 
 
@@ -27,6 +32,8 @@ def normalise(text: str, *, case_sensitive: bool = False) -> str:
     'beatles'
     """
     text = unicodedata.normalize("NFKC", plain(text)).translate(_DASHES)
+    if not text.isascii():
+        text = _GREEK.sub(lambda match: _GREEK_NAMES[match[0].lower()], text)
     if not case_sensitive:
         text = text.casefold()
     text = text.strip(" \t\n\"'")

@@ -50,7 +50,7 @@ _OWN: dict[str, tuple[Fraction, str]] = {
 _NAME = re.compile(r"[^\W\d_]+|[%°$€£℃℉º]")
 _TOKEN = re.compile(
     r"\s*(?P<name>°\s?[CFR](?![a-z])|deg(?:rees?)?\.?\s+(?:C|F|[Cc]elsius|[Ff]ahrenheit)\b|deg[CFR]\b"
-    r"|[^\W\d_]+|[%°$€£℃℉º])"
+    r"|(?!per\b)[^\W\d_]+|[%°$€£℃℉º])"
     r"|\s*(?P<power>\^\s*\{?\s*(?:[-+]?\d{1,2})\s*\}?|\*\*\s*-?\d{1,2}|(?<=[a-zµ])-?[1-9](?![\d.]))"
     r"|(?P<mul>\s*[*·⋅×.]\s*)|(?P<div>\s*(?:/|\bper\b)\s*)|(?P<open>\s*\(\s*)|(?P<close>\s*\))"
 )
