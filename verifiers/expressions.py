@@ -105,7 +105,13 @@ class _Parser:
 
     def group(self) -> Node:
         items, joins = [self.relation()], set()
-        while found := self.take(",", "and", "or"):
+        while True:
+            found = self.take(",", "and", "or")
+            if found is None and not (items[-1][0] == "tuple" and self.token.kind == "open"):
+                break
+            if found is None:  # (2,3)(2,7): pairs in a row are a list
+                items.append(self.relation())
+                continue
             joins.add(found.text)
             while more := self.take("and", "or", ","):
                 joins.add(more.text)
@@ -194,7 +200,7 @@ class _Parser:
                 node = ("call", "mod", self.scalar(node), self.scalar(self.unary()))
             elif self.take("%"):
                 node = self.multiply(node, ("num", Fraction(1, 100)), factors)
-            elif self.starts():
+            elif self.starts() and is_scalar(node):
                 node = self.times(node, factors)
             else:
                 return node
@@ -229,9 +235,11 @@ class _Parser:
         self.scalar(node)
         if token.kind == "num":
             mixed = self.mixed(before)
-            if mixed is None:
+            if mixed is not None:
+                return self.add_part(node, mixed)
+            # (n-2)180 and n 2^k are products; 3 4 and x2 are slips.
+            if before.kind == "num" or not (token.spaced or before.kind == "close"):
                 raise Unreadable(token.text)
-            return self.add_part(node, mixed)
         other = self.scalar(self.unary())
         if (
             before.kind == "num"
@@ -279,7 +287,10 @@ class _Parser:
 
     def postfix(self, node: Node) -> Node:
         for _ in range(MAX_DEPTH):
-            if self.take("!"):
+            if self.at("!") and self.tokens[self.place + 1].text == "!":
+                self.place += 2
+                node = ("call", "factorial2", self.scalar(node))
+            elif self.take("!"):
                 node = ("call", "factorial", self.scalar(node))
             elif self.take("degree"):
                 node = ("mul", self.scalar(node), ("sym", "degree"))

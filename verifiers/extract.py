@@ -324,7 +324,7 @@ def sentences(text: str) -> list[str]:
 
 
 _WRAP = re.compile(
-    r"\\(?:text|textbf|textit|mathrm|mathbf|mathit|mathsf|operatorname|mbox|emph|textrm|bf|rm)\s*\{([^{}]*)\}"
+    r"\\(?:text|textbf|textit|mathrm|mathbf|mathit|mathsf|operatorname|mbox|emph|textrm|textnormal|textsc|bf|rm)\s*\{([^{}]*)\}"
 )
 
 

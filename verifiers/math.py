@@ -31,7 +31,6 @@ _SENTINELS = frozenset(
     "not provided|unsolved|undetermined|todo|tbd|?".split("|")
 )
 _WORDS = re.compile(r"[^\W\d_]{2,}(?:[-' ][^\W\d_]+)*")
-_UNEVALUATED = re.compile(r"\\(?:int|iint|oint|lim|sum|prod|frac\{d\})(?![A-Za-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,8 @@ def _parse(text: str) -> Parsed:
     number = decimal(ungroup(text.strip()))
     if number is not None:
         return Parsed(text, ("num", number))
-    body, percent, unit = text.strip(), False, ""
+    body = re.sub(r"^(?:=|≈|~|\\approx(?![A-Za-z]))\s*", "", text.strip())
+    percent, unit = False, ""
     if (words := spelled_out(body)) is not None:
         return Parsed(text, ("num", Fraction(words)))
     if match := re.fullmatch(r"(.*[\d})])\s*(?:\\?%|percent|per cent)", body, re.DOTALL):
@@ -96,8 +96,8 @@ def _gold(text: str, decimal_comma: bool) -> _Gold:
     text = clean(text).strip()
     if len(text) > 1 and text.startswith("$") and text.endswith("$"):
         text = text.strip("$").strip()
-    boxed = re.fullmatch(r"\\boxed\s*\{(.*)\}", text, re.DOTALL)
-    text = (boxed[1] if boxed else text).strip()
+    if "\\boxed" in text and (boxes := find(text, Options()).answers):
+        text = boxes[0].text.strip()
     text = re.sub(r"^(?:\\\$|\$|€|£)\s*(?=[-\d.])", "", text).rstrip(".;")
     if decimal_comma:
         text = ungroup(text, decimal_comma=True)
@@ -144,6 +144,12 @@ def judge(gold: str, response: str, options: Options) -> Verdict | None:
         return _decide(wanted, readings, options)
     except (TooBig, RecursionError):
         return Verdict("incorrect", "too_complex", _shown(readings[0]))
+
+
+def algebra_texts(gold: str, response: str, options: Options) -> tuple[str, str]:
+    """Gold and answer as LaTeX for the algebra system."""
+    readings = _given(find(response, options), options)
+    return _gold(gold, options.decimal_comma).parsed.text, readings[0]
 
 
 def _given(found: Found, options: Options) -> list[str]:
@@ -279,17 +285,28 @@ def _convertible(gold: Parsed, given: Parsed) -> bool:
     return same(gold.node, ("mul", given.node, ("num", ratio)))
 
 
+#: What the algebra system reads and this parser does not.
+_BEYOND = re.compile(r"\\(?:int|lim|sum|prod|partial|begin\s*\{vmatrix\}|det)(?![A-Za-z])")
+_KNOWN = frozenset(
+    "int lim sum prod partial begin end vmatrix det frac dfrac tfrac sqrt infty pi to rightarrow "
+    "sin cos tan cot sec csc ln log exp cdot times left right limits theta alpha beta lambda e d "
+    "mathrm text arctan arcsin arccos quad".split()
+)
+
+
 def _needs_algebra(gold: _Gold, readings: list[str]) -> bool:
-    """True when both sides are LaTeX beyond this parser and neither is a plain number."""
+    """True when a side holds an integral, limit or the like, and nothing unknown to algebra.
+
+    math-verify falls back to a fragment of what it cannot parse, so it is only asked about
+    notation it knows; and an integral is no answer where a plain number was wanted.
+    """
     parsed = gold.bare.node or gold.parsed.node
-    if parsed is not None and exact(parsed) is not None:
+    if gold.word or (parsed is not None and exact(parsed) is not None):
         return False
-    if gold.word:
+    both = f"{gold.parsed.text} {readings[0]}"
+    if len(both) > 1500 or not _BEYOND.search(both):
         return False
-    text = readings[0]
-    if len(text) > 1500 or not ("\\" in text or "\\" in gold.parsed.text):
-        return False
-    return not re.search(r"[^\W\d_]{4,}", re.sub(r"\\[A-Za-z]+", " ", plain(text)))
+    return all(name in _KNOWN for name in re.findall(r"\\([A-Za-z]+)", both))
 
 
 def _shown(text: str) -> str:

@@ -54,7 +54,7 @@ _WORDS_AFTER = re.compile(
     re.DOTALL,
 )
 _WRAPPED_UNIT = re.compile(
-    r"^(?P<head>.*\S)\s*\\(?:text|mbox|mathrm|textrm|hbox|rm|operatorname)\s*\{(?P<words>[^{}\\\d]*"
+    r"^(?P<head>.*\S)\s*\\(?:text|mbox|mathrm|textrm|textnormal|hbox|rm|operatorname)\s*\{(?P<words>[^{}\\\d]*"
     r"(?:\\%)?[^{}\\\d]*)\}\s*(?P<power>\^\{?[-\d]\}?|[²³])?\s*(?P<more>(?:[/·]|\\cdot|\\text\{[^{}\d]*\}|\s)*)\.?$",
     re.DOTALL,
 )
@@ -170,7 +170,7 @@ def last_number(text: str) -> str | None:
         and not _DENIED.search(text[max(0, match.start() - 60) : match.start()])
         and not _DENIED_AFTER.match(text[match.end() : match.end() + 60])
     ]
-    if not matches or _is_operand(text, matches[-1]):
+    if not matches or _is_operand(text, matches[-1]) or _inside_braces(text, matches[-1].start()):
         return None
     chosen = [_signed(text, matches[-1])]
     for earlier, later in zip(matches[-2::-1], matches[:0:-1], strict=False):
@@ -189,10 +189,16 @@ def _glued(text: str, match: re.Match[str]) -> bool:
 
 def _is_operand(text: str, match: re.Match[str]) -> bool:
     """True for a number that is part of a sum or product written out."""
-    before, after = text[max(0, match.start() - 3) : match.start()], text[match.end() :][:3]
-    return re.search(r"[+*/^×·]\s*$", before) is not None or (
+    before, after = text[max(0, match.start() - 6) : match.start()], text[match.end() :][:3]
+    return re.search(r"(?:[+*/^×·<>≤≥≠]|\\[gln]eq?)\s*$", before) is not None or (
         re.match(r"\s*(?:[+*^×·]|/\s*\d|-\s?\d)", after) is not None and not after.startswith("**")
     )
+
+
+def _inside_braces(text: str, place: int) -> bool:
+    """True for a number within a LaTeX argument: a fragment, not an answer."""
+    before = text[:place].replace("\\{", "").replace("\\}", "")
+    return before.count("{") > before.count("}")
 
 
 def _signed(text: str, match: re.Match[str]) -> str:
@@ -218,7 +224,7 @@ def _trimmed(text: str) -> str:
     if span and text.count("\\(") + text.count("\\[") < 2:
         text = next(group for group in span.groups() if group is not None).strip()
     while text.endswith((".", ",", ";", "。", "!")) and not text.endswith(("...", "\\!")):
-        if text.endswith("!") and re.search(r"[\dn)]!$", text):
+        if text.endswith("!") and re.search(r"[\dn)\]}]!+$", text):
             break
         text = text[:-1].rstrip()
     return text

@@ -36,7 +36,7 @@ _SPACES = re.compile(r"(?<!\\)\\(?:[,;:!> ]|quad\b|qquad\b|thinspace\b|displayst
 _SIZES = re.compile(r"\\(?:left|right|middle|bigg?[lrm]?|Bigg?[lrm]?)(?![A-Za-z])\s*(?:\.(?!\d))?")
 _WRAPPERS = re.compile(
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|mathcal|mbox|hbox|operatorname\*?|"
-    r"boldsymbol|bm|emph|rm|bf|it|mathop|boxed|fbox|underline|ensuremath|textnormal)\s*"
+    r"boldsymbol|bm|emph|rm|bf|it|mathop|boxed|fbox|underline|ensuremath|textnormal|textsc)\s*"
     r"\{((?:[^{}]|\{[^{}]*\})*)\}"
 )
 _REPLACED = {
@@ -97,7 +97,7 @@ _WORDS = {"pi": "pi", "infinity": "inf", "infty": "inf", "inf": "inf", "oo": "in
 _SCAN = re.compile(
     r"(?P<space>\s+)"
     r"|(?P<repeat>\d*\.\d*\\overline\s*\{\d+\}|\d*\.\d*\\dot\s*\{\d\})"
-    r"|(?P<based>\d[0-9A-F]*_(?:\d\b|\{\d{1,2}\}|\{\s*\\?[a-z]+\s*\}))"
+    r"|(?P<based>\d[0-9A-F]*_(?:\d\b|\{\(?\d{1,2}\)?\}|\{\s*\\?[a-z]+\s*\}))"
     r"|(?P<num>(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+(?![\d.]))?|\d+\.(?!\w))"
     r"|(?P<command>\\(?:[A-Za-z]+|[%{}|$&#_\\]))"
     r"|(?P<word>[A-Za-z]+)"
@@ -126,7 +126,7 @@ def prepare(text: str) -> str:
         text = text.translate(_UNICODE)
         for letter, name in _GREEK.items():
             text = text.replace(letter, f"\\{name} ")
-    text = re.sub(r"(?<=\d)\s*(?:\{,\}|,\\!|\\,)\s*(?=\d{3}(?!\d))", ",", text)
+    text = re.sub(r"(?<=\d)\s*(?:\{,\}|,\\!|\\,)\s*(?=\d{3}(?!\d))", "", text)
     if "\\" in text:
         text = re.sub(r"\\mathbb\s*\{?([RZNQC])\}?", r"\\\1 ", text)
         text = _SPACES.sub(" ", _SIZES.sub("", text))
@@ -174,13 +174,20 @@ def _ungroup(text: str) -> str:
     """Remove thousands commas, except inside brackets, where commas separate."""
     if "," not in text:
         return text
-    pieces, place, depth, seen = [], 0, 0, 0
+    pieces, place, seen = [], 0, 0
+    stack: list[bool] = []
     for match in _GROUPED.finditer(text):
-        for char in text[seen : match.start()]:
-            depth += (char in "([{") - (char in ")]}")
+        for index in range(seen, match.start()):
+            char = text[index]
+            if char in "([{":
+                # The braces of \frac{1}{21,000} hold one number, those of {1,200} two.
+                before = text[index - 1 : index]
+                stack.append(char != "{" or not (before.isalpha() or before in ("}", "]", "^")))
+            elif char in ")]}" and stack:
+                stack.pop()
         seen = match.start()
         pieces.append(text[place : match.start()])
-        pieces.append(match[0] if depth > 0 else match[0].replace(",", ""))
+        pieces.append(match[0] if any(stack) else match[0].replace(",", ""))
         place = match.end()
     return "".join(pieces) + text[place:]
 
@@ -214,7 +221,7 @@ def _repeating(text: str) -> Fraction:
 
 def _based(text: str) -> list[Token]:
     digits, _, subscript = text.partition("_")
-    name = subscript.strip("{} \\")
+    name = subscript.strip("{()} \\")
     base = int(name) if name.isdigit() else _BASE_WORDS.get(name, 0)
     if len(digits) > 1000:
         raise TooComplex
