@@ -159,7 +159,7 @@ def _given(found: Found, options: Options) -> list[str]:
             if not answer.text.strip():
                 return []
             readings = answer_readings(answer.text, strict=options.strict)
-            if answer.source in ("box", "tag") and "box" in answer.text + "answer":
+            if answer.source in ("box", "tag"):
                 return _unboxed(readings, options)
             if any(_parse(_fixed(one, options)).node is not None for one in readings):
                 return readings

@@ -268,6 +268,6 @@ def _letters(text: str) -> list[Token]:
     if text in ("pmatrix", "bmatrix", "matrix", "vmatrix", "array", "cases", "Bmatrix",
                 "smallmatrix", "aligned", "align", "gathered"):  # fmt: skip
         return [Token("env", text)]
-    if (len(text) > 3 and not text.isupper()) or text.lower() in _PROSE:
+    if not text.isupper() and (len(text) > 3 or text.lower() in _PROSE):
         raise Unreadable(text)
     return [Token("sym", letter) for letter in text]
