@@ -14,6 +14,14 @@ Rng: TypeAlias = np.random.Generator
 _THINGS = ("pens", "cups", "nuts", "cards", "stamps", "beads", "coins", "books")
 _PLACES = ("box", "bag", "jar", "shop", "drawer")
 
+#: What questions and worked answers are written with, besides numbers and names of options.
+WORDS = (
+    "What is ", "Which is ", " + ", " - ", " * ", " = ", " backwards ", ". #### ", "?\n",
+    "A ", " has ", " more come in, then ", " go out. How many ", " are there?",
+    *(f" {word}" for word in (*_THINGS, *_PLACES)), *_THINGS, *_PLACES,
+    *(f"\n{letter}. " for letter in "ABCD"),
+)  # fmt: skip
+
 
 class Problem(NamedTuple):
     """One problem.
@@ -49,7 +57,7 @@ def _number(rng: Rng, digits: int) -> int:
 def _sum(digits: int) -> Callable[[Rng], Problem]:
     def draw(rng: Rng) -> Problem:
         a, b = _number(rng, digits), _number(rng, digits)
-        return _plain(f"What is {a} + {b}?", a + b)
+        return _plain(f"{a} + {b}", a + b)
 
     return draw
 
@@ -57,7 +65,7 @@ def _sum(digits: int) -> Callable[[Rng], Problem]:
 def _difference(digits: int) -> Callable[[Rng], Problem]:
     def draw(rng: Rng) -> Problem:
         a, b = sorted((_number(rng, digits), _number(rng, digits)), reverse=True)
-        return _plain(f"What is {a} - {b}?", a - b)
+        return _plain(f"{a} - {b}", a - b)
 
     return draw
 
@@ -65,7 +73,7 @@ def _difference(digits: int) -> Callable[[Rng], Problem]:
 def _product(digits: int) -> Callable[[Rng], Problem]:
     def draw(rng: Rng) -> Problem:
         a, b = _number(rng, digits), int(rng.integers(2, 10))
-        return _plain(f"What is {a} * {b}?", a * b)
+        return _plain(f"{a} * {b}", a * b)
 
     return draw
 
@@ -79,8 +87,9 @@ def _steps(digits: int) -> Callable[[Rng], Problem]:
             f"A {place} has {a} {thing}. {b} more come in, then {c} go out. "
             f"How many {thing} are there?"
         )
-        worked = f"{a}+{b}={a + b} {a + b}-{c}={a + b - c} #### {a + b - c}"
-        return Problem(question, str(a + b - c), worked)
+        first = _backwards(f"{a} + {b}", a + b)
+        second = _backwards(f"{a + b} - {c}", a + b - c)
+        return Problem(question, str(a + b - c), f"{first}. {second}. #### {a + b - c}")
 
     return draw
 
@@ -93,13 +102,19 @@ def _choice(digits: int) -> Callable[[Rng], Problem]:
         letter = "ABCD"[options.index(str(a + b))]
         question = f"Which is {a} + {b}?"
         listed = "\n".join(f"{x}. {text}" for x, text in zip("ABCD", options, strict=True))
-        return Problem(f"{question}\n{listed}", letter, f"#### {letter}", tuple(options))
+        worked = f"{a} + {b} = {a + b}. #### {letter}"
+        return Problem(f"{question}\n{listed}", letter, worked, tuple(options))
 
     return draw
 
 
-def _plain(question: str, value: int) -> Problem:
-    return Problem(question, str(value), f"#### {value}")
+def _plain(term: str, value: int) -> Problem:
+    return Problem(f"What is {term}?", str(value), f"{_backwards(term, value)}. #### {value}")
+
+
+def _backwards(term: str, value: int) -> str:
+    """A result worked out from its last digit on, as carrying goes."""
+    return f"{term} backwards {str(value)[::-1]}, {value}"
 
 
 FAMILIES: dict[str, Callable[[Rng], Problem]] = {
