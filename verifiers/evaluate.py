@@ -165,7 +165,7 @@ def _exact_power(base: Fraction | None, exponent: Fraction | None) -> Fraction |
         _spend(bits >> 8)
         return base**n
     index = exponent.denominator
-    if index > 64 or base < 0 and index % 2 == 0:
+    if index > 64 or (base < 0 and index % 2 == 0):
         return None
     top, bottom = _root(abs(base.numerator), index), _root(base.denominator, index)
     if top is None or bottom is None:

@@ -53,7 +53,7 @@ def negate(node: Node) -> Node:
 
 
 def divide(top: Node, bottom: Node) -> Node:
-    """top / bottom."""
+    """Top / bottom."""
     return ("mul", top, ("pow", bottom, MINUS_ONE))
 
 
@@ -150,7 +150,7 @@ class _Parser:
         while found := self.take("cup", "cap", "setminus"):
             self.deeper()
             other = self.sum()
-            if is_scalar(node) and node[0] != "sym" or is_scalar(other) and other[0] != "sym":
+            if (is_scalar(node) and node[0] != "sym") or (is_scalar(other) and other[0] != "sym"):
                 raise Unreadable(found.text)
             node = ({"cup": "union", "cap": "cap", "setminus": "minus"}[found.text], node, other)
         self.depth = depth
@@ -451,7 +451,7 @@ class _Parser:
             rest = token.text[1:]
             self.tokens[self.place] = Token("num", rest, Fraction(int(rest)))
             return ("num", Fraction(int(token.text[0])))
-        if token.kind == "macro" and token.text != "frac" or token.kind in ("num", "sym", "open"):
+        if (token.kind == "macro" and token.text != "frac") or token.kind in ("num", "sym", "open"):
             return self.scalar(self.primary())
         raise Unreadable(token.text)
 

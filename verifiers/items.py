@@ -136,7 +136,7 @@ def _pieces(text: str) -> list[str] | None:
     """Split at top-level separators: semicolons if there are any, else commas and "and"."""
     grouped = set()
     spaced = ", " in text or ";" in text or re.search(r"\s(?:and|or)\s", text)
-    if spaced or text.count(",") == 1 and re.search(r"[a-zA-Z]", text):
+    if spaced or (text.count(",") == 1 and re.search(r"[a-zA-Z]", text)):
         grouped = {
             match.start() + offset
             for match in _GROUPED.finditer(text)

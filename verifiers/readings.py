@@ -184,7 +184,7 @@ def last_number(text: str) -> str | None:
 def _glued(text: str, match: re.Match[str]) -> bool:
     """True for digits inside a word (x2, H2O) or a longer literal."""
     before = text[match.start() - 1 : match.start()]
-    return bool(before) and (before.isalpha() and before.isascii() or before in "_^.\\")
+    return bool(before) and ((before.isalpha() and before.isascii()) or before in "_^.\\")
 
 
 def _is_operand(text: str, match: re.Match[str]) -> bool:

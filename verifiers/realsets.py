@@ -144,7 +144,7 @@ def _merge(pieces: Pieces, context: Any) -> Pieces:
         if merged:
             low, low_closed, high, high_closed = merged[-1]
             touch = _close(piece[0], high) and (piece[1] or high_closed)
-            if touch or piece[0] < high and not _close(piece[0], high):
+            if touch or (piece[0] < high and not _close(piece[0], high)):
                 if _close(piece[2], high):
                     merged[-1] = (low, low_closed, high, high_closed or piece[3])
                 elif piece[2] > high:

@@ -118,7 +118,7 @@ def _load(text: str, *, strict: bool) -> Any:
     except _Bad:
         raise
     except (ValueError, RecursionError):
-        if strict or "'" not in text and "True" not in text:
+        if strict or ("'" not in text and "True" not in text):
             raise _Bad("no_json") from None
     if len(text) > MAX_PYTHON:
         raise _Bad("no_json")
