@@ -134,7 +134,8 @@ class Engine(Protocol):
         """Answer every request.
 
         Raises:
-            EngineError: the model cannot be loaded, or a prompt does not fit its context.
+            EngineError: the model cannot be loaded or does not answer.
+            PromptTooLong: prompts that do not fit its context; raised before anything is generated.
         """
         ...
 

@@ -83,7 +83,8 @@ class TransformersEngine:
         """Answer every request; see ``Engine.generate``.
 
         Raises:
-            EngineError: the model cannot be loaded, or one completion does not fit the memory.
+            EngineError: the model cannot be loaded, one completion does not fit the memory, or
+                ``max_tokens`` not the context.
             PromptTooLong: prompts that leave no room for ``max_tokens``; nothing was generated.
         """
         answers: list[list[Completion]] = [[] for _ in requests]
@@ -120,15 +121,18 @@ class TransformersEngine:
         # A template writes its special tokens itself; adding them again would double them.
         special = not tokenizer.chat_template
         ids: list[list[int]] = tokenizer(texts, add_special_tokens=special)["input_ids"]
-        limit = getattr(model.config, "max_position_embeddings", None)
-        if limit:
-            long = [
-                request.key
-                for request, prompt in zip(requests, ids, strict=True)
-                if len(prompt) + sampling.max_tokens > limit
-            ]
-            if long:
-                raise PromptTooLong(long, limit - sampling.max_tokens)
+        context = getattr(model.config, "max_position_embeddings", None)
+        if context is None:
+            return ids
+        limit = context - sampling.max_tokens
+        if limit < 1:
+            raise EngineError(
+                f"{self.model.name}: max_tokens {sampling.max_tokens} does not fit its context of "
+                f"{context} tokens; lower max_tokens"
+            )
+        long = [r.key for r, prompt in zip(requests, ids, strict=True) if len(prompt) > limit]
+        if long:
+            raise PromptTooLong(long, limit)
         return ids
 
     def _fitting(

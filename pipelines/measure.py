@@ -1,6 +1,7 @@
 """Measure: roll the policy out, judge every rollout, estimate how hard each prompt is.
 
-Prompts are worked through in blocks of a fixed make-up. Inside a block the engine commits batch
+Prompts are worked through in blocks of a fixed make-up; one that does not fit the model's context
+is set aside. Inside a block the engine commits batch
 by batch to the completion cache; a finished block is appended to the ledger. A block whose draws
 are all in the ledger costs neither a model call nor a verdict, so a killed build goes on where it
 was, and the engine sees the same batches it would have seen uninterrupted.
@@ -15,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from curate.engines.api import Completion, Engine, Message, Request, Sampling
 from curate.pipelines.cluster import answer_entropies
-from curate.pipelines.errors import ConfigError
-from curate.pipelines.pool import ROLLOUT_SCHEMA, Pool, conform, verifier_arguments
+from curate.pipelines.errors import ConfigError, PromptTooLong
+from curate.pipelines.pool import ROLLOUT_SCHEMA, Pool, conform, rejects, verifier_arguments
 from curate.pipelines.step import Context, Metric, Need, Step, StepResult, phase
 from curate.selectors.stats import fit_prior, posterior
 from curate.verifiers.api import VERIFIER_VERSION, Row, verify_many
@@ -62,7 +63,7 @@ class Measure(Step):
 
         Raises:
             ConfigError: the build has no policy.
-            EngineError: the policy cannot be loaded or a prompt does not fit it.
+            EngineError: the policy cannot be loaded.
         """
         if ctx.engine is None:
             raise ConfigError("measure needs a policy: give --policy")
@@ -73,9 +74,19 @@ class Measure(Step):
         counts = _counts(judged).join(
             answer_entropies(judged, prompts, workers=ctx.workers), on="prompt_id", how="left"
         )
-        frame = self._estimate(pool.frame, counts, ctx.engine.identity.model)
+        long = pl.col("id").is_in(run.too_long)
+        frame = self._estimate(pool.frame.filter(~long), counts, ctx.engine.identity.model)
         return StepResult(
-            kept=Pool(frame), metrics=run.metrics(frame, judged, perf_counter() - started)
+            kept=Pool(frame),
+            rejected=rejects(
+                pool.frame.filter(long),
+                self.name,
+                "too_long",
+                f"more than {run.limit} tokens leave no room for {self.max_tokens} in the context "
+                f"of {ctx.engine.identity.model}",
+                "question",
+            ),
+            metrics=run.metrics(frame, judged, perf_counter() - started),
         )
 
     def _estimate(self, frame: pl.DataFrame, counts: pl.DataFrame, policy: str) -> pl.DataFrame:
@@ -108,10 +119,10 @@ class _Run:
     step: Measure
     ctx: Context
     engine: Engine
-    n_new: int = 0
-    n_cached: int = 0
 
     def __post_init__(self) -> None:
+        self.too_long: list[str] = []
+        self.limit = 0
         step = self.step
         self.sampling = Sampling(
             step.temperature, step.top_p, step.max_tokens, step.stop, self.ctx.seed
@@ -165,11 +176,22 @@ class _Run:
             for key, system, question in block.select("id", "system", "question").iter_rows()
         ]
 
+        told = 0
+
         def on_batch(indices: list[int], batch: list[list[Completion]]) -> None:
+            nonlocal told
             made = [completion for completions in batch for completion in completions]
+            told += len(made)
             self.ctx.progress.advance(len(made), tokens=float(sum(c.tokens for c in made)))
 
-        answers = self.engine.generate(requests, self.sampling, on_batch)
+        try:
+            answers = self.engine.generate(requests, self.sampling, on_batch)
+        except PromptTooLong as error:
+            self.too_long += error.keys
+            self.limit = error.limit
+            # The batches before it come again, from the cache.
+            self.ctx.progress.advance(len(error.keys) * self.step.rollouts.per_prompt - told)
+            return self._block(block.filter(~pl.col("id").is_in(error.keys)), known)
         drawn = pl.DataFrame(
             [
                 (request.key, c.sample, c.text, c.prompt_tokens, c.tokens, c.finish_reason,

@@ -6,7 +6,7 @@ import pytest
 from scripted import ScriptedEngine
 
 from curate.pipelines import measure as measure_module
-from curate.pipelines.errors import ConfigError
+from curate.pipelines.errors import ConfigError, PromptTooLong
 from curate.pipelines.measure import Measure, frontier
 from curate.selectors.stats import fit_prior, posterior
 
@@ -108,14 +108,33 @@ def test_blocks_give_what_one_block_gives(make_pool, context, tmp_path, monkeypa
 
 
 def test_unusable_golds_are_errors_not_failures_and_leave_no_estimate(make_pool, run) -> None:
-    pool = make_pool(2, answer=["1", "see the appendix of the book"])
+    pool = make_pool(2, kind=["math", "choice"], answer=["1", "E"], choices=[None, ["1", "3"]])
     frame = run(pool, ScriptedEngine())[0].kept.frame
-    bad = frame.filter(pl.col("source_id") == "made:2")
-    if bad["errors"][0] == 8:
-        assert bad["successes"][0] == 0
-        assert bad["p_hat"][0] is None
-        assert bad["estimator"][0] is None
-    assert frame.filter(frontier())["errors"].to_list().count(8) == 0
+    bad = frame.row(1, named=True)
+    assert (bad["attempts"], bad["errors"], bad["successes"]) == (8, 8, 0)
+    assert bad["p_hat"] is None
+    assert bad["estimator"] is None
+    assert bad["id"] not in frame.filter(frontier())["id"].to_list()
+
+
+def test_prompts_that_do_not_fit_the_context_are_rejected_and_the_rest_measured(
+    make_pool, run
+) -> None:
+    class Narrow(ScriptedEngine):
+        def generate(self, requests, sampling, on_batch=None):
+            long = [r.key for r in requests if r.messages[0].content.startswith("3 + ")]
+            if long:
+                raise PromptTooLong(long, 100)
+            return super().generate(requests, sampling, on_batch)
+
+    pool = make_pool(5)
+    result, ctx = run(pool, Narrow())
+    assert len(result.kept) == 4
+    rejected = result.rejected.row(0, named=True)
+    assert (rejected["reason"], rejected["field"]) == ("too_long", "question")
+    assert "more than 100 tokens" in rejected["detail"]
+    assert rejected["id"] not in ctx.ledger.scan().collect()["prompt_id"]
+    assert result.kept.frame["attempts"].to_list() == [8] * 4
 
 
 def test_truncated_rollouts_are_counted_apart(make_pool, run) -> None:
