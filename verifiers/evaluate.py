@@ -6,11 +6,12 @@ expression that holds one is only equal to one that is written the same way.
 
 import hashlib
 import threading
+from collections.abc import Callable
 from fractions import Fraction
 from math import comb, factorial, floor, gcd, isqrt, lcm
 from typing import Any
 
-from curate.verifiers.expressions import Node
+from curate.verifiers.nodes import Node
 
 MAX_BITS = 60_000
 MAX_TERMS = 1_000
@@ -113,6 +114,7 @@ def exact(node: Node, values: dict[str, Fraction] | None = None) -> Fraction | N
     """The rational value, or None when it is irrational, symbolic or too large to say.
 
     Args:
+        node: an expression; of anything else there is no value.
         values: values of symbols.
     """
     tag = node[0]
@@ -126,16 +128,28 @@ def exact(node: Node, values: dict[str, Fraction] | None = None) -> Fraction | N
         return _exact_power(exact(node[1], values), exact(node[2], values))
     if tag in ("sum", "prod"):
         return _exact_series(node, values)
-    if tag not in ("add", "mul", "call"):
-        return None
+    if tag in ("add", "mul"):
+        parts = _exact_parts(node[1:], values)
+        return None if parts is None else _exact_total(tag, parts)
+    if tag == "call":
+        parts = _exact_parts(node[2:], values)
+        return None if parts is None else _exact_call(node[1], parts)
+    return None
+
+
+def _exact_parts(
+    nodes: tuple[Node, ...], values: dict[str, Fraction] | None
+) -> list[Fraction] | None:
     parts = []
-    for part in node[2:] if tag == "call" else node[1:]:
-        value = exact(part, values)
+    for node in nodes:
+        value = exact(node, values)
         if value is None:
             return None
         parts.append(value)
-    if tag == "call":
-        return _exact_call(node[1], parts)
+    return parts
+
+
+def _exact_total(tag: str, parts: list[Fraction]) -> Fraction | None:
     total = Fraction(tag == "mul")
     for value in parts:
         total = total + value if tag == "add" else total * value
@@ -241,6 +255,7 @@ def numeric(node: Node, values: dict[str, Fraction], context: Any) -> Any:
     """Complex value with the digits of an mpmath context.
 
     Args:
+        node: an expression.
         values: values of symbols; others get one drawn from their name.
         context: mpmath context, which holds the precision.
 
@@ -336,41 +351,59 @@ def _series(node: Node, values: dict[str, Fraction], context: Any) -> Any:
     return _finite(total, context)
 
 
-_PLAIN_CALLS = frozenset("sin cos tan cot sec csc sinh cosh tanh coth cis".split())
 _INVERSE = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot",
             "arcsec": "asec", "arccsc": "acsc", "arsinh": "asinh", "arcosh": "acosh",
             "artanh": "atanh"}  # fmt: skip
 
 
+def _inverse(name: str) -> Callable[[Any, Any], Any]:
+    return lambda context, x: getattr(context, name)(x)
+
+
+def _circular(name: str) -> Callable[[Any, Any], Any]:
+    def call(context: Any, x: Any) -> Any:
+        if abs(x) > 1e6:
+            raise TooBig
+        return context.expj(x) if name == "cis" else getattr(context, name)(x)
+
+    return call
+
+
+_CIRCULAR = frozenset("sin cos tan cot sec csc sinh cosh tanh coth cis".split())
+#: Functions of one argument whose value mpmath or plain arithmetic gives.
+_OF_ONE: dict[str, Callable[[Any, Any], Any]] = {
+    "ln": lambda context, x: context.log(x),
+    "log": lambda context, x: context.log(x),
+    "log10": lambda context, x: context.log10(x),
+    "abs": lambda context, x: abs(x),
+    "Re": lambda context, x: context.re(x),
+    "Im": lambda context, x: context.im(x),
+    **{name: _inverse(known) for name, known in _INVERSE.items()},
+    **{name: _circular(name) for name in _CIRCULAR},
+}
+
+
 def _call(name: str, parts: list[Any], node: Node, context: Any) -> Any:
-    first = parts[0]
     try:
-        if name in _PLAIN_CALLS and len(parts) == 1:
-            if abs(first) > 1e6:
-                raise TooBig
-            return context.expj(first) if name == "cis" else getattr(context, name)(first)
-        if name in _INVERSE and len(parts) == 1:
-            return getattr(context, _INVERSE[name])(first)
-        if name in ("ln", "log"):
-            return context.log(first)
-        if name == "log10":
-            return context.log10(first)
-        if name == "logb":
-            return context.log(parts[1]) / context.log(first)
-        if name == "abs":
-            return abs(first)
-        if name == "Re":
-            return context.re(first)
-        if name == "Im":
-            return context.im(first)
-        if name in ("floor", "ceil") and context.im(first) == 0:
-            return context.floor(first) if name == "floor" else context.ceil(first)
-        if name in ("factorial", "binom"):
-            if any(abs(part) > 1000 for part in parts):
-                raise TooBig
-            return context.gamma(first + 1) if name == "factorial" else context.binomial(*parts)
-        if name in ("min", "max") and all(context.im(part) == 0 for part in parts):
-            return (min if name == "min" else max)(parts)
+        if name in _OF_ONE and (len(parts) == 1 or name not in _CIRCULAR | _INVERSE.keys()):
+            return _OF_ONE[name](context, parts[0])
+        value = _call_of_reals(name, parts, context)
     except (ZeroDivisionError, TypeError, OverflowError) as error:
         raise Undefined from error
-    return _drawn(canonical(node), context)
+    return _drawn(canonical(node), context) if value is None else value
+
+
+def _call_of_reals(name: str, parts: list[Any], context: Any) -> Any:
+    """Value of a function that is stepwise, of whole numbers or of several; None for no such."""
+    first = parts[0]
+    if name == "logb":
+        return context.log(parts[1]) / context.log(first)
+    if name in ("factorial", "binom"):
+        if any(abs(part) > 1000 for part in parts):
+            raise TooBig
+        return context.gamma(first + 1) if name == "factorial" else context.binomial(*parts)
+    if name in ("floor", "ceil") and context.im(first) == 0:
+        return context.floor(first) if name == "floor" else context.ceil(first)
+    if name in ("min", "max") and all(context.im(part) == 0 for part in parts):
+        return (min if name == "min" else max)(parts)
+    return None

@@ -1,26 +1,10 @@
-"""Parse an answer in full: numbers, expressions, tuples, sets, intervals, relations, matrices.
-
-Nodes are plain tuples, the tag first:
-
-- scalars: ``("num", Fraction)``, ``("sym", name)``, ``("add", …)``, ``("mul", …)``,
-  ``("pow", base, exponent)``, ``("call", name, …)``, ``("sum"|"prod", variable, low, high, body)``
-- structures: ``("tuple", opening, closing, items)``, ``("set", items)``, ``("list", items)``,
-  ``("rel", operators, terms)``, ``("union"|"cap"|"minus", left, right)``,
-  ``("matrix", rows)``, ``("ratio", items)``, ``("all", parts)`` for inequalities joined by "and"
-"""
+"""Parse an answer in full: numbers, expressions, tuples, sets, intervals, relations, matrices."""
 
 from fractions import Fraction
-from typing import Any, TypeAlias
 
+from curate.verifiers.nodes import MINUS_ONE, Node, divide, is_scalar, negate, proper
+from curate.verifiers.notation import MAX_DEPTH, Notation
 from curate.verifiers.tokens import Token, TooComplex, Unreadable, prepare, tokenise
-
-Node: TypeAlias = tuple[Any, ...]
-
-MAX_DEPTH = 60
-SCALARS = frozenset({"num", "sym", "add", "mul", "pow", "call", "sum", "prod"})
-MINUS_ONE: Node = ("num", Fraction(-1))
-ONE: Node = ("num", Fraction(1))
-HALF: Node = ("num", Fraction(1, 2))
 
 
 def parse(text: str) -> Node:
@@ -30,63 +14,14 @@ def parse(text: str) -> Node:
         Unreadable: some part of the text is not understood.
         TooComplex: longer or deeper than any answer.
     """
-    return parse_prepared(prepare(text))
-
-
-def parse_prepared(text: str) -> Node:
-    """``parse`` for text that ``prepare`` has been through."""
-    parser = _Parser(tokenise(text))
+    parser = _Parser(tokenise(prepare(text)))
     node = parser.answer()
     if parser.token.kind != "end":
         raise Unreadable(parser.token.text)
     return node
 
 
-def is_scalar(node: Node) -> bool:
-    """True for expressions, false for structures."""
-    return node[0] in SCALARS
-
-
-def negate(node: Node) -> Node:
-    """-node, literal numbers negated in place."""
-    return ("num", -node[1]) if node[0] == "num" else ("mul", MINUS_ONE, node)
-
-
-def divide(top: Node, bottom: Node) -> Node:
-    """Top / bottom."""
-    return ("mul", top, ("pow", bottom, MINUS_ONE))
-
-
-class _Parser:
-    def __init__(self, tokens: list[Token]) -> None:
-        self.tokens, self.place, self.depth = tokens, 0, 0
-        self.closers: list[str] = []
-
-    @property
-    def token(self) -> Token:
-        return self.tokens[self.place]
-
-    def at(self, *texts: str) -> bool:
-        token = self.token
-        return token.kind in ("op", "open", "close", "rel") and token.text in texts
-
-    def take(self, *texts: str) -> Token | None:
-        if self.at(*texts):
-            self.place += 1
-            return self.tokens[self.place - 1]
-        return None
-
-    def expect(self, *texts: str) -> Token:
-        token = self.take(*texts)
-        if token is None:
-            raise Unreadable(self.token.text)
-        return token
-
-    def deeper(self) -> None:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise TooComplex
-
+class _Parser(Notation):
     # --- structures ---------------------------------------------------------------------
 
     def answer(self) -> Node:
@@ -178,11 +113,6 @@ class _Parser:
             return ("mul", ("sym", sign), node)
         return negate(node) if sign == "-" else node
 
-    def scalar(self, node: Node) -> Node:
-        if not is_scalar(node):
-            raise Unreadable(str(node[0]))
-        return node
-
     def product(self) -> Node:
         node, factors = self.unary(), 1
         while True:
@@ -246,7 +176,7 @@ class _Parser:
             and before.text.isdigit()
             and token.kind == "macro"
             and token.text == "frac"
-            and (part := _proper(other)) is not None
+            and (part := proper(other)) is not None
         ):
             return self.add_part(node, part)
         return self.multiply(node, other, factors)
@@ -396,190 +326,46 @@ class _Parser:
             raise Unreadable("_")
         return canonical(node)
 
-    def function(self, name: str) -> Node:
-        self.deeper()
-        base = exponent = None
-        for _ in range(2):
-            if name in ("log", "lg", "min", "max") and base is None and self.take("_"):
-                base = self.scalar(self.script())
-            elif exponent is None and self.take("^"):
-                exponent = self.scalar(self.script())
-        arguments = self.arguments()
-        name = {"lg": "log10", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
-                "cosec": "csc", "sign": "sgn"}.get(name, name)  # fmt: skip
-        if exponent == MINUS_ONE and name in ("sin", "cos", "tan"):
-            name, exponent = "arc" + name, None
-        if name == "exp":
-            node: Node = ("pow", ("sym", "const_e"), arguments[0])
-        elif name == "log" and base is not None:
-            node = ("call", "logb", base, *arguments)
-        else:
-            node = ("call", name, *arguments)
-        self.depth -= 1
-        return node if exponent is None else ("pow", node, exponent)
-
-    def arguments(self) -> tuple[Node, ...]:
-        """Arguments in brackets, or the product that follows: sin 2x, but not sin x cos x."""
-        if self.take("("):
-            node = self.group()
-            self.expect(")")
-            items = node[1] if node[0] == "list" else (node,)
-            return tuple(map(self.scalar, items))
-        if self.take("{"):
-            node = self.sum()
-            self.expect("}")
-            return (self.scalar(node),)
-        if self.take("-"):
-            self.deeper()
-            node = negate(self.arguments()[0])
-            self.depth -= 1
-            return (node,)
-        node = self.scalar(self.power()) if self.token.kind != "func" else self.power()
-        while self.token.kind in ("num", "sym") or self.token.text in ("frac", "sqrt"):
-            node = ("mul", node, self.scalar(self.power()))
-        return (node,)
-
-    def argument(self) -> Node:
-        """One LaTeX argument: a group, or a single digit or symbol."""
-        if self.take("{"):
-            node = self.sum()
-            self.expect("}")
-            return self.scalar(node)
-        token = self.token
-        if token.kind == "num" and token.text.isdigit() and len(token.text) > 1:
-            # \frac12: each argument takes one digit.
-            rest = token.text[1:]
-            self.tokens[self.place] = Token("num", rest, Fraction(int(rest)))
-            return ("num", Fraction(int(token.text[0])))
-        if (token.kind == "macro" and token.text != "frac") or token.kind in ("num", "sym", "open"):
-            return self.scalar(self.primary())
-        raise Unreadable(token.text)
-
-    def macro(self, name: str) -> Node:
-        if name == "frac":
-            top = self.argument()
-            return divide(top, self.argument())
-        if name == "binom":
-            if self.take("("):
-                node = self.group()
-                self.expect(")")
-                if node[0] != "list" or len(node[1]) != 2:
-                    raise Unreadable("binom")
-                return ("call", "binom", *map(self.scalar, node[1]))
-            top = self.argument()
-            return ("call", "binom", top, self.argument())
-        if name in ("sqrt", "cbrt"):
-            return self.root(name)
-        if name in ("sum", "prod"):
-            return self.series(name)
-        if name == "begin":
-            return self.environment()
-        if name in ("overline", "bar", "hat", "vec", "tilde", "overrightarrow", "widehat", "dot"):
-            return ("call", f"mark_{name}", self.argument())
-        raise Unreadable(name)
-
-    def root(self, name: str) -> Node:
-        index: Node = ("num", Fraction(3 if name == "cbrt" else 2))
-        if name == "sqrt" and self.take("["):
-            index = self.scalar(self.sum())
-            self.expect("]")
-        if self.take("("):
-            inside = self.scalar(self.sum())
-            self.expect(")")
-        elif self.at("{"):
-            inside = self.argument()
-        else:
-            # \sqrt2x is √2·x in LaTeX; √12 in plain text is the root of twelve.
-            inside = self.scalar(self.primary())
-        return ("pow", inside, divide(ONE, index))
-
-    def series(self, name: str) -> Node:
-        low = high = None
-        variable = ""
-        for _ in range(2):
-            if self.take("_"):
-                self.expect("{")
-                bound = self.relation()
-                self.expect("}")
-                if bound[0] != "rel" or bound[1] != ("=",) or bound[2][0][0] != "sym":
-                    raise Unreadable(name)
-                variable, low = bound[2][0][1], self.scalar(bound[2][1])
-            elif self.take("^"):
-                high = self.scalar(self.script())
-        if low is None or high is None:
-            raise Unreadable(name)
-        return (name, variable, low, high, self.scalar(self.product()))
-
     def bracket(self, opening: str) -> Node:
         if opening in ("floor", "ceil"):
             node = self.scalar(self.sum())
             self.expect(opening)
             return ("call", opening, node)
-        closings = {"(": (")", "]"), "[": ("]", ")"), "{": ("}",), "{{": ("}}",), "<<": (">>",)}
-        if self.take(*closings[opening]):
+        if self.take(*_CLOSINGS[opening]):
             if opening in ("{", "{{"):
                 return ("set", ())
             return ("tuple", opening, self.tokens[self.place - 1].text, ())
         saved, self.closers = self.closers, []
-        if opening == "{{" and self.token.kind == "sym":
-            bar = self.tokens[self.place + 1]
-            if bar.kind == "op" and bar.text in ("mid", "|", ":"):
-                self.place += 2
-                node = self.group()  # {x | condition}
-                self.expect("}}")
-                self.closers = saved
-                return node
-        node = self.answer()
-        closing = self.expect(*closings[opening]).text
+        if opening == "{{" and self.at_condition():
+            self.place += 2
+            node, closing = self.group(), ""
+            self.expect("}}")
+        else:
+            node = self.answer()
+            closing = self.expect(*_CLOSINGS[opening]).text
         self.closers = saved
-        if opening in ("{", "{{"):
-            if opening == "{" and node[0] != "list":
-                return node
-            return ("set", node[1] if node[0] == "list" else (node,))
-        if node[0] == "list":
-            return ("tuple", opening, closing, node[1])
-        if is_scalar(node) and (opening, closing) not in (("(", "]"), ("[", ")"), ("<<", ">>")):
+        return self.bracketed(opening, closing, node) if closing else node
+
+    def at_condition(self) -> bool:
+        """True before the ``x |`` of a set ``{x | condition}``."""
+        if self.token.kind != "sym":
+            return False
+        bar = self.tokens[self.place + 1]
+        return bar.kind == "op" and bar.text in ("mid", "|", ":")
+
+    def bracketed(self, opening: str, closing: str, node: Node) -> Node:
+        """What a pair of brackets makes of its content: a set, a tuple or interval, or nothing."""
+        is_list = node[0] == "list"
+        if opening == "{{" or (opening == "{" and is_list):
+            return ("set", node[1] if is_list else (node,))
+        if opening == "{":
             return node
-        if not is_scalar(node) and (opening, closing) == ("(", ")"):
+        if is_list:
+            return ("tuple", opening, closing, node[1])
+        same_kind = (opening, closing) not in (("(", "]"), ("[", ")"), ("<<", ">>"))
+        if same_kind if is_scalar(node) else (opening, closing) == ("(", ")"):
             return node
         raise Unreadable(opening)
 
-    def environment(self) -> Node:
-        self.expect("{")
-        name = self.token
-        if name.kind != "env":
-            raise Unreadable(name.text)
-        self.place += 1
-        self.expect("}")
-        if name.text not in ("pmatrix", "bmatrix", "matrix", "Bmatrix", "smallmatrix"):
-            raise Unreadable(name.text)
-        rows: list[tuple[Node, ...]] = []
-        while True:
-            row = [self.scalar(self.sum())]
-            while self.take("&"):
-                row.append(self.scalar(self.sum()))
-            rows.append(tuple(row))
-            if not self.take("\\\\"):
-                break
-            if self.token.kind == "macro" and self.token.text == "end":
-                break
-        if self.token.kind != "macro" or self.token.text != "end":
-            raise Unreadable("matrix")
-        self.place += 1
-        self.expect("{")
-        self.place += 1
-        self.expect("}")
-        if len({len(row) for row in rows}) > 1:
-            raise Unreadable("ragged matrix")
-        return ("matrix", tuple(rows))
 
-
-def _proper(node: Node) -> Fraction | None:
-    """Value of a literal proper fraction n/d, else None."""
-    if node[0] == "mul" and len(node) == 3 and node[1][0] == "num" and node[2][0] == "pow":
-        top, bottom = node[1][1], node[2][1]
-        if bottom[0] == "num" and node[2][2] == MINUS_ONE and 0 < top < bottom[1]:
-            if top.denominator == bottom[1].denominator == 1:
-                value: Fraction = top / bottom[1]
-                return value
-    return None
+_CLOSINGS = {"(": (")", "]"), "[": ("]", ")"), "{": ("}",), "{{": ("}}",), "<<": (">>",)}

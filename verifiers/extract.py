@@ -129,7 +129,7 @@ def find(response: str, options: Options) -> Found:
 
 
 def _unnested(answers: list[Answer]) -> list[Answer]:
-    """Drop announcements that hold a more explicit one ("Answer: \\boxed{B}" is one answer)."""
+    r"""Drop announcements that hold a more explicit one ("Answer: \boxed{B}" is one answer)."""
     kept: list[Answer] = []
     for answer in answers:
         holds = any(answer.start <= one.start and one.end <= answer.end for one in kept)
@@ -156,6 +156,23 @@ _JOINED = re.compile(
 def _boxes(text: str, options: Options) -> list[Answer]:
     if "box" not in text:
         return []
+    spans, cut = _box_spans(text)
+    answers = _outermost(
+        [Answer(text[inside : end - 1], "box", start, end) for start, end, inside in spans]
+    )
+    answers = [answer for answer in answers if answer.text.strip()]
+    answers += [Answer(m[1], "box", m.start(), m.end()) for m in _BARE_BOX.finditer(text)]
+    if cut is not None:
+        start, inside = cut
+        whole = not (options.strict or options.truncated) and text[inside:].count("box") == 0
+        content = text[inside:].split("\n", 1)[0].rstrip(" $.") if whole else ""
+        # A cut box is an announcement all the same: it must not give way to an earlier one.
+        answers.append(Answer(content, "box", start, len(text)))
+    return _join(text, _outermost(answers))
+
+
+def _box_spans(text: str) -> tuple[list[tuple[int, int, int]], tuple[int, int] | None]:
+    """Closed boxes (start, end, start of the content), and the first one that is never closed."""
     spans: list[tuple[int, int, int]] = []
     stack: list[tuple[int, int]] = []
     for match in _BRACES.finditer(text):
@@ -163,35 +180,22 @@ def _boxes(text: str, options: Options) -> list[Answer]:
         if found == "{":
             stack.append((-1, 0))
         elif found == "}":
-            if stack:
-                start, inside = stack.pop()
-                if start >= 0:
-                    spans.append((start, match.end(), inside))
+            start, inside = stack.pop() if stack else (-1, 0)
+            if start >= 0:
+                spans.append((start, match.end(), inside))
         elif found[-1] == "{" and len(found) > 2:
             stack.append((match.start(), match.end()))
-    # Outer boxes first, so that those inside them are passed over.
-    spans.sort(key=lambda span: (span[0], -span[1]))
-    answers: list[Answer] = []
-    for start, end, inside in spans:
-        if not answers or start >= answers[-1].end:
-            content = text[inside : end - 1]
-            if content.strip():
-                answers.append(Answer(content, "box", start, end))
-    answers += [Answer(m[1], "box", m.start(), m.end()) for m in _BARE_BOX.finditer(text)]
-    opened = next(((start, inside) for start, inside in stack if start >= 0), None)
-    if opened is not None:
-        start, inside = opened
-        whole = not (options.strict or options.truncated) and text[inside:].count("box") == 0
-        content = text[inside:].split("\n", 1)[0].rstrip(" $.") if whole else ""
-        # A cut box is an announcement all the same: it must not give way to an earlier one.
-        answers.append(Answer(content, "box", start, len(text)))
-    # Inner boxes go before the outer ones that hold them.
-    answers.sort(key=lambda answer: (answer.start, -answer.end))
+    return spans, next((one for one in stack if one[0] >= 0), None)
+
+
+def _outermost(answers: list[Answer]) -> list[Answer]:
+    """Answers in the order of the text, without those that lie inside another."""
+    answers = sorted(answers, key=lambda answer: (answer.start, -answer.end))
     outer: list[Answer] = []
     for answer in answers:
         if not outer or answer.start >= outer[-1].end:
             outer.append(answer)
-    return _join(text, outer)
+    return outer
 
 
 def _join(text: str, boxes: list[Answer]) -> list[Answer]:
@@ -306,7 +310,8 @@ _TAKEN_BACK = re.compile(
     r"scratch that|strike that|i made an? (?:mistake|error)|i was wrong|correction|correcting|"
     r"actually,?\s+(?:no|it|the|that|i)\b|(?:oh|hmm|wait|sorry),?\s+no\b|no,\s+wait|"
     r"let me (?:redo|recompute|recalculate|correct|fix|start over|try again)|"
-    r"i (?:take (?:that|it) back|retract|withdraw)|on second thought|disregard|ignore (?:that|the above))",
+    r"i (?:take (?:that|it) back|retract|withdraw)|on second thought|disregard|"
+    r"ignore (?:that|the above))",
     re.IGNORECASE,
 )
 

@@ -134,16 +134,41 @@ def _split(text: str, depth: int) -> list[Item] | None:
 
 def _pieces(text: str) -> list[str] | None:
     """Split at top-level separators: semicolons if there are any, else commas and "and"."""
-    grouped = set()
+    outside = _outside(text)
+    if outside is None:
+        return None
+    grouped = _thousands(text)
+    cuts = [(place, place + 1) for place in outside if text[place] == ";"]
+    if not cuts:
+        for place in outside:
+            if text[place] == "," and place not in grouped:
+                cuts.append((place, place + 1))
+            elif text[place] == " " and (match := _AND.match(text, place)):
+                cuts.append((place, match.end()))
+    pieces, start = [], 0
+    for begin, end in cuts:
+        pieces.append(text[start:begin])
+        start = max(start, end)
+    pieces.append(text[start:])
+    return pieces
+
+
+def _thousands(text: str) -> set[int]:
+    """Places of commas that group digits: where items are told apart by more than a comma."""
     spaced = ", " in text or ";" in text or re.search(r"\s(?:and|or)\s", text)
-    if spaced or (text.count(",") == 1 and re.search(r"[a-zA-Z]", text)):
-        grouped = {
-            match.start() + offset
-            for match in _GROUPED.finditer(text)
-            for offset, char in enumerate(match[0])
-            if char == ","
-        }
-    separators = {"semicolon": [], "comma": []}  # type: dict[str, list[tuple[int, int]]]
+    if not spaced and (text.count(",") != 1 or not re.search(r"[a-zA-Z]", text)):
+        return set()
+    return {
+        match.start() + offset
+        for match in _GROUPED.finditer(text)
+        for offset, char in enumerate(match[0])
+        if char == ","
+    }
+
+
+def _outside(text: str) -> list[int] | None:
+    """Places of semicolons, commas and spaces outside brackets and quotes, if these all match."""
+    places: list[int] = []
     depth, quote = 0, ""
     for place, char in enumerate(text):
         if quote:
@@ -157,21 +182,9 @@ def _pieces(text: str) -> list[str] | None:
             depth -= 1
             if depth < 0:
                 return None
-        elif not depth and char == ";":
-            separators["semicolon"].append((place, place + 1))
-        elif not depth and char == "," and place not in grouped:
-            separators["comma"].append((place, place + 1))
-        elif not depth and char == " " and (match := _AND.match(text, place)):
-            separators["comma"].append((place, match.end()))
-    if depth or quote:
-        return None
-    cuts = separators["semicolon"] or separators["comma"]
-    pieces, start = [], 0
-    for begin, end in cuts:
-        pieces.append(text[start:begin])
-        start = max(start, end)
-    pieces.append(text[start:])
-    return pieces
+        elif not depth and char in ";, ":
+            places.append(place)
+    return None if depth or quote else places
 
 
 _AND = re.compile(r" (?:and|&) ")

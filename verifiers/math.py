@@ -12,7 +12,8 @@ from functools import lru_cache
 
 from curate.verifiers.compare import same
 from curate.verifiers.evaluate import TooBig, begin, exact
-from curate.verifiers.expressions import Node, is_scalar, parse
+from curate.verifiers.expressions import parse
+from curate.verifiers.nodes import Node, is_scalar
 from curate.verifiers.extract import Found, clean, find, plain
 from curate.verifiers.numbers import decimal, spelled_out, ungroup
 from curate.verifiers.readings import (
@@ -113,7 +114,7 @@ def _gold(text: str, decimal_comma: bool) -> _Gold:
 
 
 def check(gold: str, options: Options) -> str | None:
-    """The gold must be mathematics, or a short label such as ``odd`` or ``\\text{Friday}``."""
+    r"""The gold must be mathematics, or a short label such as ``odd`` or ``\text{Friday}``."""
     text = plain(clean(gold)).strip()
     if not text.strip("{}$. "):
         return "empty_gold"

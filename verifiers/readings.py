@@ -27,13 +27,14 @@ _NUMBER = re.compile(
     r"(?:\s*(?:\\%|%)|\s*(?:\\pi|π)(?![A-Za-z]))?"
 )
 _DENIED = re.compile(
-    r"(?:\b(?:not|never|except|excluding|unlike|wrong|incorrect(?:ly)?|than|isn't|aren't|wasn't|cannot be|"
-    r"instead of)|n't|≠|\\neq?|!=)(?:\s+(?:be|equal(?:\s+to)?|to|the|a|is|just|simply|only|exactly))*\s*\$?$",
+    r"(?:\b(?:not|never|except|excluding|unlike|wrong|incorrect(?:ly)?|than|isn't|aren't|wasn't|"
+    r"cannot be|instead of)|n't|≠|\\neq?|!=)"
+    r"(?:\s+(?:be|equal(?:\s+to)?|to|the|a|is|just|simply|only|exactly))*\s*\$?$",
     re.IGNORECASE,
 )
 _DENIED_AFTER = re.compile(
-    r"[\s$*)]*(?:is|was|would be|cannot be|can't be)\s+(?:\w+\s+)?(?:wrong|incorrect|false|not\b|impossible|"
-    r"ruled out|too (?:small|large|low|high|big))",
+    r"[\s$*)]*(?:is|was|would be|cannot be|can't be)\s+(?:\w+\s+)?(?:wrong|incorrect|false|not\b|"
+    r"impossible|ruled out|too (?:small|large|low|high|big))",
     re.IGNORECASE,
 )
 _HEDGE = re.compile(r"\W*(?:or|and|,|/|,\s*(?:or|and)|oder|ou|und|et|maybe|or maybe|perhaps)\W*",
@@ -70,7 +71,7 @@ _SCALE = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12, "hundred": 
 
 
 def spans(text: str) -> list[tuple[int, int, str]]:
-    """Math spans of a text: start, end and content of ``$…$``, ``\\(…\\)``, ``\\[…\\]``."""
+    r"""Math spans of a text: start, end and content of ``$…$``, ``\(…\)``, ``\[…\]``."""
     if "\\$" in text:
         # An escaped dollar is a currency sign and neither opens nor closes a span.
         text = text.replace("\\$", "\\ ")
@@ -249,9 +250,9 @@ def _without_words(text: str) -> list[str]:
 
 
 def split_unit(text: str) -> tuple[str, str]:
-    """Mathematics and the unit or counted thing after it; the unit is empty when there is none.
+    r"""Mathematics and the unit or counted thing after it; the unit is empty when there is none.
 
-    >>> split_unit("15\\\\mbox{ cm}^2"), split_unit("12 apples"), split_unit("3k")
+    >>> split_unit(r"15\mbox{ cm}^2"), split_unit("12 apples"), split_unit("3k")
     (('15', 'cm^2'), ('12', 'apples'), ('3k', ''))
     """
     text = text.strip()
@@ -292,14 +293,16 @@ def _is_unit(words: str, *, wrapped: bool, spaced: bool = True, head: str = "") 
     if wrapped:
         return True
     number = re.fullmatch(r"[-+\d.,/\s]*|.*\\frac\s*\{\d+\}\s*\{\d+\}|.*\\?pi|.*π", head.strip())
-    for name in names:
-        if len(name) == 1 and name.isascii():
-            if name not in _LETTER_UNITS or not number:
-                return False
-        elif len(name) <= 3 and name.isascii() and name not in _SHORT_UNITS:
-            if not spaced or not number:
-                return False
-    return True
+    return all(_names_unit(name, bool(number), spaced=spaced) for name in names)
+
+
+def _names_unit(name: str, after_number: bool, *, spaced: bool) -> bool:
+    """True for a name too long or too well known to be a product of symbols."""
+    if len(name) > 3 or not name.isascii():
+        return True
+    if len(name) == 1:
+        return after_number and name in _LETTER_UNITS
+    return name in _SHORT_UNITS or (after_number and spaced)
 
 
 def scaled(text: str) -> str:

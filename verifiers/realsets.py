@@ -3,7 +3,7 @@
 from typing import Any, TypeAlias
 
 from curate.verifiers.evaluate import TooBig, Undefined, numeric, symbols
-from curate.verifiers.expressions import Node, is_scalar
+from curate.verifiers.nodes import Node, is_scalar
 
 #: Disjoint, sorted pieces (low, low closed, high, high closed); a point is a closed piece.
 Pieces: TypeAlias = list[tuple[Any, bool, Any, bool]]
@@ -187,3 +187,19 @@ def same_set(one: Pieces, other: Pieces) -> bool:
         _close(a[0], b[0]) and _close(a[2], b[2]) and (a[1], a[3]) == (b[1], b[3])
         for a, b in zip(one, other, strict=True)
     )
+
+
+_SET_LIKE = frozenset("union cap minus rel all set tuple sym list".split())
+
+
+def equal_sets(one: Node, other: Node, context: Any) -> bool:
+    """True when two nodes, written as sets in any way, hold the same reals."""
+    if one[0] not in _SET_LIKE or other[0] not in _SET_LIKE or one[0] == other[0] == "sym":
+        return False
+    if one[0] == other[0] == "tuple":
+        return False  # compared item by item, with their brackets
+    pieces = real_set(one, context)
+    if pieces is None:
+        return False
+    others = real_set(other, context)
+    return others is not None and same_set(pieces, others)

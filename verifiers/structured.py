@@ -13,6 +13,8 @@ from curate.verifiers.verdict import Options, Verdict
 MAX_DEPTH = 100
 #: Longer texts are not tried as Python literals.
 MAX_PYTHON = 20_000
+_MARK = re.compile(r'[][{}()"]')
+_STRING = re.compile(r'"(?:[^"\\]+|\\.)*+"?', re.DOTALL)
 _FENCE = re.compile(r"```[ \t]*([A-Za-z0-9_+-]*)[ \t]*\n?")
 
 
@@ -83,26 +85,25 @@ def _pieces(text: str) -> list[str]:
 def _bracketed(text: str) -> list[str]:
     """Outermost balanced ``{…}`` and ``[…]`` of a text, strings respected, in one pass."""
     found: list[str] = []
-    depth, start, quoted, escaped = 0, 0, False, False
-    for place, char in enumerate(text):
-        if quoted:
-            if escaped:
-                escaped = False
-            elif char == "\\":
-                escaped = True
-            elif char == '"':
-                quoted = False
-        elif char == '"' and depth:
-            quoted = True
-        elif char in "{[":
-            if not depth:
-                start = place
+    depth = start = place = 0
+    while match := _MARK.search(text, place):
+        place = match.end()
+        if match[0] == '"':
+            # Outside brackets a quotation mark is prose.
+            place = _end_of_string(text, match.start()) if depth else place
+        elif match[0] in "{[":
+            start = start if depth else match.start()
             depth += 1
-        elif char in "}]" and depth:
+        elif match[0] in "}]" and depth:
             depth -= 1
             if not depth:
-                found.append(text[start : place + 1])
+                found.append(text[start:place])
     return found
+
+
+def _end_of_string(text: str, start: int) -> int:
+    match = _STRING.match(text, start)
+    return match.end() if match else len(text)
 
 
 def _load(text: str, *, strict: bool) -> Any:
@@ -132,22 +133,16 @@ def _load(text: str, *, strict: bool) -> Any:
 
 
 def _check_depth(text: str) -> None:
-    depth, quoted, escaped = 0, False, False
-    for char in text:
-        if quoted:
-            if escaped:
-                escaped = False
-            elif char == "\\":
-                escaped = True
-            elif char == '"':
-                quoted = False
-        elif char == '"':
-            quoted = True
-        elif char in "[{(":
+    depth = place = 0
+    while match := _MARK.search(text, place):
+        place = match.end()
+        if match[0] == '"':
+            place = _end_of_string(text, match.start())
+        elif match[0] in "[{(":
             depth += 1
             if depth > MAX_DEPTH:
                 raise _Bad("too_deep")
-        elif char in "]})":
+        else:
             depth -= 1
 
 
@@ -174,31 +169,39 @@ def _equal(want: Any, given: Any, options: Options) -> bool:
         if len(want) != len(given):
             return False
         if options.ordered is False:
-            rest = list(given)
-            for one in want:
-                place = next((i for i, other in enumerate(rest) if _equal(one, other, options)), -1)
-                if place < 0:
-                    return False
-                del rest[place]
-            return True
+            return _same_items(want, given, options)
         return all(_equal(one, other, options) for one, other in zip(want, given, strict=True))
     if _is_number(want) and _is_number(given):
-        if want == given:
-            return True
-        if options.rel_tol is None and options.abs_tol is None:
-            return False
-        try:
-            return math.isclose(
-                float(want), float(given), rel_tol=options.rel_tol or 0.0,
-                abs_tol=options.abs_tol or 0.0,
-            )  # fmt: skip
-        except OverflowError:
-            return False
+        return _same_number(want, given, options)
     if isinstance(want, str) and isinstance(given, str):
         return want == given or (
             options.case_sensitive is False and want.casefold() == given.casefold()
         )
     return type(want) is type(given) and bool(want == given)
+
+
+def _same_items(want: list[Any], given: list[Any], options: Options) -> bool:
+    rest = list(given)
+    for one in want:
+        place = next((i for i, other in enumerate(rest) if _equal(one, other, options)), -1)
+        if place < 0:
+            return False
+        del rest[place]
+    return True
+
+
+def _same_number(want: Any, given: Any, options: Options) -> bool:
+    if want == given:
+        return True
+    if options.rel_tol is None and options.abs_tol is None:
+        return False
+    try:
+        return math.isclose(
+            float(want), float(given), rel_tol=options.rel_tol or 0.0,
+            abs_tol=options.abs_tol or 0.0,
+        )  # fmt: skip
+    except OverflowError:
+        return False
 
 
 def _is_number(value: Any) -> bool:

@@ -31,8 +31,10 @@ class Token(NamedTuple):
     spaced: bool = False
 
 
-_SPACES = re.compile(r"(?<!\\)\\(?:[,;:!> ]|quad\b|qquad\b|thinspace\b|displaystyle\b|textstyle\b|limits\b|"
-                     r"nolimits\b|mathstrut\b|hfill\b)|~|&nbsp;")  # fmt: skip
+_SPACES = re.compile(
+    r"(?<!\\)\\(?:[,;:!> ]|(?:q?quad|thinspace|displaystyle|textstyle|(?:no)?limits|mathstrut|"
+    r"hfill)\b)|~|&nbsp;"
+)
 _SIZES = re.compile(r"\\(?:left|right|middle|bigg?[lrm]?|Bigg?[lrm]?)(?![A-Za-z])\s*(?:\.(?!\d))?")
 _WRAPPERS = re.compile(
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|mathcal|mbox|hbox|operatorname\*?|"
@@ -62,8 +64,8 @@ _GREEK_NAMES = frozenset(_GREEK.values()) | {
 
 FUNCTIONS = frozenset(
     "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp gcd lcm min max det "
-    "arccot arcsec arccsc coth lg asin acos atan abs floor ceil sgn sign cosec arsinh arcosh artanh "
-    "sinc cis Re Im arg".split()
+    "arccot arcsec arccsc coth lg asin acos atan abs floor ceil sgn sign cosec arsinh arcosh "
+    "artanh sinc cis Re Im arg".split()
 )
 _RELATIONS = {
     "\\leq": "<=", "\\le": "<=", "\\leqslant": "<=", "\\leqq": "<=", "\\geq": ">=", "\\ge": ">=",
@@ -118,7 +120,7 @@ _BASE_WORDS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
 
 
 def prepare(text: str) -> str:
-    """Spell LaTeX and Unicode variants one way; wrappers such as ``\\text{…}`` go."""
+    r"""Spell LaTeX and Unicode variants one way; wrappers such as ``\text{…}`` go."""
     if len(text) > MAX_CHARS:
         raise TooComplex
     text = unraise(text)
