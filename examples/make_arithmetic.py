@@ -1,7 +1,7 @@
 """Write the sample sources: ``python examples/make_arithmetic.py [FOLDER]``.
 
-Only questions that ``tiny`` was not trained on. Some rows are spoilt on purpose, one of each kind of
-fault a real source has, so that a build of the sample shows what is rejected and why.
+Only questions that ``tiny`` was not trained on. Some rows are spoilt on purpose, one of each kind
+of fault a real source has, so that a build of the sample shows what is rejected and why.
 """
 
 import csv

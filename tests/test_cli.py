@@ -33,7 +33,8 @@ def built(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
     folder = tmp_path_factory.mktemp("built")
     run = subprocess.run(
         [sys.executable, "-m", "curate", "build",
-         "--source", str(root / "examples/arithmetic.jsonl"), "--limit", "60", "--rollouts", "4", "--out", str(folder / "b"),
+         "--source", str(root / "examples/arithmetic.jsonl"), "--limit", "60",
+         "--rollouts", "4", "--out", str(folder / "b"),
          "--cache", str(folder / "cache.sqlite"), "--json"],
         capture_output=True, text=True,
     )  # fmt: skip

@@ -130,8 +130,8 @@ def verify_many(
         max_s=max_s,
         done=lambda index: done(rest[index]),
     )
-    for place, verdict in zip(rest, found, strict=True):
-        verdicts[place] = verdict
+    for place, answer in zip(rest, found, strict=True):
+        verdicts[place] = answer
     return [verdict for place in order if (verdict := verdicts[place]) is not None]
 
 

@@ -48,7 +48,7 @@ def load_cases(path: Path) -> list[Case]:
             try:
                 raw = json.loads(line)
                 options = dict(raw.get("opts") or {})
-                kind = options.pop("verifier", raw["kind"])
+                kind = str(options.pop("verifier", raw["kind"]))
                 row = Row(KINDS.get(kind, kind), raw["gold"], raw["response"], options)
                 cases.append(Case(raw["id"], raw["kind"], row, _EXPECTED[raw["expected"]]))
             except (ValueError, KeyError, TypeError, AttributeError) as error:

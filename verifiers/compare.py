@@ -128,7 +128,7 @@ def _same_ratio(gold: tuple[Node, ...], given: tuple[Node, ...], equal: Equal) -
     values = [[exact(item) for item in items] for items in (gold, given)]
     if any(value is None or value == 0 for items in values for value in items):
         return False
-    factors = {b / a for a, b in zip(*values, strict=True)}  # type: ignore[operator]
+    factors = {b / a for a, b in zip(*values, strict=True)}
     return len(factors) == 1
 
 

@@ -156,7 +156,7 @@ def run(
     return [verdict for verdict in verdicts if verdict is not None]
 
 
-def _serve(
+def _serve(  # noqa: C901 (one loop whose state belongs together)
     jobs: Sequence[str],
     waiting: deque[int],
     max_s: float,

@@ -13,8 +13,8 @@ from functools import lru_cache
 from curate.verifiers.compare import same
 from curate.verifiers.evaluate import TooBig, begin, exact
 from curate.verifiers.expressions import parse
-from curate.verifiers.nodes import Node, is_scalar
 from curate.verifiers.extract import Found, clean, find, plain
+from curate.verifiers.nodes import Node, is_scalar
 from curate.verifiers.numbers import decimal, spelled_out, ungroup
 from curate.verifiers.readings import (
     answer_readings,
@@ -204,7 +204,9 @@ def _fixed(text: str, options: Options) -> str:
     return ungroup(text, decimal_comma=True) if options.decimal_comma else text
 
 
-def _decide(gold: _Gold, readings: list[str], options: Options) -> Verdict | None:
+def _decide(  # noqa: C901 (a flat list of rules, first match wins)
+    gold: _Gold, readings: list[str], options: Options
+) -> Verdict | None:
     for reading in readings:
         if gold.key and _key(reading) == gold.key:
             return Verdict("correct", "equal", _shown(reading))

@@ -91,7 +91,9 @@ def _spelled(text: str) -> str:
     return re.sub(r"(?<=[\d}])\s*\\(?:cdot|times)\s*(?=10)", "*", text).replace("\\cdot", "·")
 
 
-def _read(text: str, match: re.Match[str], *, comma: bool) -> Fraction | None:
+def _read(  # noqa: C901 (one rule a part of the number)
+    text: str, match: re.Match[str], *, comma: bool
+) -> Fraction | None:
     groups = match.groupdict()
     if "number" not in groups:
         if len(groups["power"]) > 4:
@@ -212,7 +214,9 @@ def judge(gold: str, response: str, options: Options) -> Verdict:
     return Verdict("incorrect", problem, shown) if problem else Verdict("correct", "equal", shown)
 
 
-def _settled(found: Found, options: Options) -> tuple[Quantity | None, str]:
+def _settled(  # noqa: C901 (a flat list of rules, first match wins)
+    found: Found, options: Options
+) -> tuple[Quantity | None, str]:
     comma = options.decimal_comma
     if not found.taken_back:
         for answer in found.answers:
@@ -255,13 +259,16 @@ def _one(text: str, *, comma: bool, first: bool) -> tuple[Quantity | None, str]:
             continue
         between = text[found[left].end : found[right].start]
         sign = text[found[right].start : found[right].start + 1]
-        if len(between) < 16 and (_HEDGE.fullmatch(between) or (not between and sign == "-")):
-            if (found[left].value, found[left].unit) != (found[right].value, found[right].unit):
-                return None, "hedged"
+        hedge = _HEDGE.fullmatch(between) or (not between and sign == "-")
+        same = (found[left].value, found[left].unit) == (found[right].value, found[right].unit)
+        if len(between) < 16 and hedge and not same:
+            return None, "hedged"
     return found[place], ""
 
 
-def _differs(want: Quantity, given: Quantity, options: Options) -> str:
+def _differs(  # noqa: C901 (a flat list of rules, first match wins)
+    want: Quantity, given: Quantity, options: Options
+) -> str:
     """Reason why a quantity is not the wanted one, or an empty string."""
     if options.is_year:
         grouped = "," in given.text or " " in given.text.strip().split("\n")[0][:5].strip()

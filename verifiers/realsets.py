@@ -15,6 +15,7 @@ def real_set(node: Node, context: Any) -> Pieces | None:
     """The pieces of a node, or None when it is no set of reals with known ends.
 
     Args:
+        node: what to read.
         context: mpmath context.
     """
     try:
@@ -23,7 +24,7 @@ def real_set(node: Node, context: Any) -> Pieces | None:
         return None
 
 
-def _read(node: Node, context: Any) -> Pieces | None:
+def _read(node: Node, context: Any) -> Pieces | None:  # noqa: C901 (one rule a kind of node)
     tag = node[0]
     if tag == "sym":
         if node[1] == "reals":
@@ -53,7 +54,7 @@ def _read(node: Node, context: Any) -> Pieces | None:
 
 
 def _excludes(item: Node) -> bool:
-    return item[0] == "rel" and item[1] == ("!=",)
+    return bool(item[0] == "rel" and item[1] == ("!=",))
 
 
 def _value(node: Node, context: Any) -> Any:

@@ -14,7 +14,10 @@ Equal: TypeAlias = Callable[[Node, Node], bool]
 _ORDER = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
-def same_relations(gold: Node, given: Node, equal: Equal) -> bool:
+def same_relations(  # noqa: C901 (a flat list of rules, first match wins)
+    gold: Node, given: Node, equal: Equal
+) -> bool:
+    """True when equations, inequalities or chains say the same; ``equal`` compares their terms."""
     if gold[0] != "rel":
         # An answer may show its work: "m + n = 256 + 37 = 293".
         if set(given[1]) <= {"="}:
@@ -94,7 +97,7 @@ def is_label(node: Node) -> bool:
     return False
 
 
-def _proportional(gold: Node, given: Node) -> bool:
+def _proportional(gold: Node, given: Node) -> bool:  # noqa: C901 (each early end is one rule)
     """True when left − right of both differ by a constant factor (positive, for inequalities)."""
     if not all(is_scalar(term) for term in (*gold[2], *given[2])):
         return False

@@ -95,8 +95,6 @@ def _lookup(name: str) -> Unit:
         except Exception:  # pint raises many kinds for a name it does not know
             continue
         dimensions = tuple(sorted((str(base), int(power)) for base, power in root._units.items()))
-        if not dimensions and candidate not in ("radian", "percent", "degree", "ppm", "permille"):
-            dimensions = () if number != 1 or candidate == "dimensionless" else ()
         return Unit(Fraction(repr(float(number))), dimensions, candidate)
     singular = spelled.lower()
     singular = singular[:-1] if singular.endswith("s") and len(singular) > 3 else singular
@@ -109,7 +107,7 @@ def _spelled(text: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def parse_unit(text: str) -> Unit | None:
+def parse_unit(text: str) -> Unit | None:  # noqa: C901 (one rule a kind of token)
     """The unit a text names, or None when it is not one product of names and powers.
 
     >>> parse_unit("km/h").dimensions
