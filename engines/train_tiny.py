@@ -18,7 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from curate.engines.arithmetic import WORDS, held_out, problem
 
 SEED = 0
-STEPS = 700
+STEPS = 430
 BATCH = 192
 PIECE = 48
 PEAK_RATE = 2e-3

@@ -197,6 +197,7 @@ def _driver() -> bool:
 
 def _load(name: str, folder: Path, device: Device) -> tuple[Any, Any]:
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
@@ -204,7 +205,7 @@ def _load(name: str, folder: Path, device: Device) -> tuple[Any, Any]:
         with quiet():
             tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
             model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise EngineError(f"policy {name!r}: {folder}: cannot be loaded: {reason}") from error
     return model.to(device).eval(), tokenizer
