@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Turn raw sources into RLVR prompt pools worth training on.",
 )
-recipes = typer.Typer(no_args_is_help=False, rich_markup_mode=None, help="List or print recipes.")
+recipes = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
 app.add_typer(recipes, name="recipes")
 
 P = ParamSpec("P")

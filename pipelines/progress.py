@@ -1,8 +1,7 @@
 """Progress reporters: a Rich bar with rate and remaining time, or plain lines elsewhere."""
 
-import sys
 from time import monotonic
-from typing import TextIO
+from typing import IO
 
 from rich.console import Console
 from rich.progress import (
@@ -55,13 +54,13 @@ class RichProgress:
             self._bars.remove_task(self._task)
             self._task = None
         self._bars.stop()
-        self._bars.console.print(f"  {self._meter.line()}", highlight=False, markup=False)
+        self._bars.console.out(f"  {self._meter.line()}", highlight=False)
 
 
 class PlainProgress:
     """Lines for logs: when a phase ends, and at most every ``every_s`` seconds within it."""
 
-    def __init__(self, out: TextIO = sys.stderr, every_s: float = 15.0) -> None:
+    def __init__(self, out: IO[str], every_s: float = 15.0) -> None:
         self._out, self._every_s = out, every_s
         self._meter, self._last = _Meter("", None, ""), 0.0
 
@@ -109,4 +108,4 @@ class _Meter:
 
 def reporter(console: Console) -> ProgressProtocol:
     """Bars on a terminal, lines elsewhere."""
-    return RichProgress(console) if console.is_terminal else PlainProgress()
+    return RichProgress(console) if console.is_terminal else PlainProgress(console.file)

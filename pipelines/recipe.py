@@ -90,9 +90,8 @@ def load_recipe(name: str, overrides: Mapping[str, Mapping[str, object]] | None 
     """
     text = recipe_text(name)
     where = name if name.endswith((".yaml", ".yml")) else f"recipe {name}"
-    root = _compose(text, where)
+    root, document = _read(text, where)
     lines = _Lines(where, root)
-    document = cast(object, yaml.safe_load(text))
     if not isinstance(document, dict) or not isinstance(document.get("steps"), list):
         raise ConfigError(f"{where}:1: a recipe is a mapping with name, description and steps")
     unknown = set(document) - {"name", "description", "steps"}
@@ -219,9 +218,10 @@ def _child(node: yaml.Node | None, part: object) -> tuple[yaml.Node, yaml.Node] 
     return None
 
 
-def _compose(text: str, where: str) -> yaml.Node | None:
+def _read(text: str, where: str) -> tuple[yaml.Node | None, object]:
+    """The document twice: as nodes, which know their lines, and as values."""
     try:
-        return yaml.compose(text, Loader=yaml.SafeLoader)
+        return yaml.compose(text, Loader=yaml.SafeLoader), cast(object, yaml.safe_load(text))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1

@@ -31,7 +31,7 @@ def closing_table(manifest: dict[str, Metric], out: Path, console: Console) -> N
         ("rejected", out / "rejected.parquet"),
     ):
         if path.exists():
-            console.print(f"{label:9} {path}", highlight=False, markup=False, soft_wrap=True)
+            console.out(f"{label:9} {path}", highlight=False)
 
 
 def _steps_table(steps: list[Manifest]) -> Table:
@@ -89,9 +89,9 @@ def show_build(build: Path, console: Console, as_json: bool) -> None:
     """The figures of a build."""
     manifest = read_manifest(build)
     if as_json:
-        console.print_json(data=manifest)
+        console.out(json.dumps(manifest, ensure_ascii=False), highlight=False)
         return
-    console.print(f"{build}: {manifest['status']}", markup=False, highlight=False)
+    console.out(f"{build}: {manifest['status']}", highlight=False)
     closing_table(manifest, build, console)
 
 
@@ -115,7 +115,7 @@ def show_prompts(
     else:
         order = rng(seed, "inspect").permutation(len(frame))[:n]
         chosen = frame[sorted(order.tolist())] if len(frame) else frame
-    ids = [*chosen["id"], *(p for parents in chosen["parents"] for p in parents or [])]
+    ids = [*chosen["id"], *chosen["parents"].explode().drop_nulls()]
     parents = {row["id"]: row for row in frame.filter(pl.col("id").is_in(ids)).to_dicts()}
     rollouts = Ledger(build / "rollouts").scan().filter(pl.col("prompt_id").is_in(ids)).collect()
     records = [
@@ -127,7 +127,7 @@ def show_prompts(
         for row in chosen.to_dicts()
     ]
     if as_json:
-        console.print(json.dumps(records, ensure_ascii=False), markup=False, soft_wrap=True)
+        console.out(json.dumps(records, ensure_ascii=False), highlight=False)
         return
     for record in records:
         _print_record(record, console)
@@ -139,17 +139,21 @@ def _print_record(record: Manifest, console: Console) -> None:
         if name in {"id", "rollouts", "parents"} or value in (None, [], "{}"):
             continue
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        console.print(Text(f"{name:16} ", style="bold").append(Text(text, style="")))
+        console.print(
+            Text(f"{name:16} ", style="bold").append(Text(text, style="")), soft_wrap=True
+        )
     for parent in record["parents"]:
-        console.print(Text(f"parent           {parent['id']} {parent.get('question', '')}"))
+        console.print(
+            Text(f"parent           {parent['id']} {parent.get('question', '')}"), soft_wrap=True
+        )
     for rollout in record["rollouts"]:
         style = {"correct": "green", "incorrect": "red"}.get(rollout["verdict"], "yellow")
         head = (
             f"  #{rollout['sample']} {rollout['policy']} {rollout['verdict']} "
             f"({rollout['reason']}; {rollout['tokens']} tokens, {rollout['finish_reason']})"
         )
-        console.print(Text(head, style=style))
-        console.print(Text("     " + rollout["response"].replace("\n", "\n     ")))
+        console.print(Text(head, style=style), soft_wrap=True)
+        console.print(Text("     " + rollout["response"].replace("\n", "\n     ")), soft_wrap=True)
 
 
 def show_rejected(build: Path, n: int | None, seed: int, console: Console, as_json: bool) -> None:
@@ -171,13 +175,12 @@ def _rejected(build: Path) -> pl.DataFrame:
 
 def _print_rejects(frame: pl.DataFrame, console: Console, as_json: bool) -> None:
     if as_json:
-        text = json.dumps(frame.to_dicts(), ensure_ascii=False)
-        console.print(text, markup=False, soft_wrap=True)
+        console.out(json.dumps(frame.to_dicts(), ensure_ascii=False), highlight=False)
         return
     for row in frame.iter_rows(named=True):
         field = f" [{row['field']}]" if row["field"] else ""
         head = f"{row['step']}: {row['reason']}{field}  {row['source_id']}"
-        console.print(Text(head, style="bold red"))
-        console.print(Text(f"  {row['detail']}"))
-        console.print(Text(f"  {row['record']}", style="dim"))
+        console.print(Text(head, style="bold red"), soft_wrap=True)
+        console.print(Text(f"  {row['detail']}"), soft_wrap=True)
+        console.print(Text(f"  {row['record']}", style="dim"), soft_wrap=True)
     console.print(f"{len(frame):,} rejected", highlight=False)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
-from curate.verifiers.evaluate import canonical, exact, symbols
-from curate.verifiers.nodes import Node, is_scalar
+from curate.verifiers.evaluate import exact
+from curate.verifiers.nodes import Node, canonical, is_scalar, symbols
 from curate.verifiers.realsets import equal_sets
 from curate.verifiers.relations import is_label, same_relations
 from curate.verifiers.scalars import context, scalar_equal

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from curate.verifiers.nodes import MINUS_ONE, Node, divide, is_scalar, negate, proper
+from curate.verifiers.nodes import MINUS_ONE, Node, canonical, divide, is_scalar, negate, proper
 from curate.verifiers.notation import MAX_DEPTH, Notation
 from curate.verifiers.tokens import Token, TooComplex, Unreadable, prepare, tokenise
 
@@ -313,8 +313,6 @@ class _Parser(Notation):
 
     def subscript(self) -> str:
         """A subscript as canonical text."""
-        from curate.verifiers.evaluate import canonical
-
         if self.take("{"):
             node = self.group()
             self.expect("}")

@@ -2,8 +2,8 @@
 
 from typing import Any, TypeAlias
 
-from curate.verifiers.evaluate import TooBig, Undefined, numeric, symbols
-from curate.verifiers.nodes import Node, is_scalar
+from curate.verifiers.evaluate import TooBig, Undefined, numeric
+from curate.verifiers.nodes import Node, is_scalar, symbols
 
 #: Disjoint, sorted pieces (low, low closed, high, high closed); a point is a closed piece.
 Pieces: TypeAlias = list[tuple[Any, bool, Any, bool]]

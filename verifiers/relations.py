@@ -4,8 +4,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from curate.verifiers.evaluate import TooBig, Undefined, canonical, numeric, symbols
-from curate.verifiers.nodes import Node, is_scalar, negate
+from curate.verifiers.evaluate import TooBig, Undefined, numeric
+from curate.verifiers.nodes import Node, canonical, is_scalar, negate, symbols
 from curate.verifiers.realsets import equal_sets
 from curate.verifiers.scalars import context, sample
 

@@ -9,8 +9,8 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from curate.verifiers.evaluate import TooBig, Undefined, exact, numeric, symbols
-from curate.verifiers.nodes import Node
+from curate.verifiers.evaluate import TooBig, Undefined, exact, numeric
+from curate.verifiers.nodes import Node, symbols
 
 DIGITS = 60
 #: A decimal stands for an irrational or long value only with this many digits.
