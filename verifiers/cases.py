@@ -48,6 +48,7 @@ def load_cases(path: Path) -> list[Case]:
             try:
                 raw = json.loads(line)
                 options = dict(raw.get("opts") or {})
+                options.pop("no_exec", None)  # a remark to the reader: nothing is ever executed
                 kind = str(options.pop("verifier", raw["kind"]))
                 row = Row(KINDS.get(kind, kind), raw["gold"], raw["response"], options)
                 cases.append(Case(raw["id"], raw["kind"], row, _EXPECTED[raw["expected"]]))

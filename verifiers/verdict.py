@@ -51,7 +51,6 @@ class Options:
         require_closed_think: a response without a closed reasoning block has no answer.
         truncated: the response hit its token limit: only an explicit, closed answer counts.
         max_s: wall-clock limit in seconds.
-        no_exec: marks a case whose text must never be executed; nothing ever is.
     """
 
     options: Mapping[str, str] | Sequence[str] | None = None
@@ -74,7 +73,6 @@ class Options:
     require_closed_think: bool = False
     truncated: bool = False
     max_s: float = 5.0
-    no_exec: bool = False
 
 
 _NAMES = frozenset(field.name for field in fields(Options))

@@ -1,0 +1,192 @@
+"""The completion cache: each completion is paid for once, whatever else happens."""
+
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import ScriptedEngine
+
+from curate.engines.api import Message, Request, Sampling
+from curate.engines.cache import CachedEngine
+from curate.pipelines.errors import EngineError, PromptTooLong
+
+SAMPLING = Sampling(max_tokens=8)
+
+
+def ask(a: int, n: int = 2, first_sample: int = 0, key: str | None = None) -> Request:
+    return Request(key or f"key-{a}", (Message("user", f"{a} + 1"),), n, first_sample)
+
+
+def flat(answers: list[list]) -> list[list[tuple]]:
+    return [[(c.sample, c.text) for c in completions] for completions in answers]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "cache.sqlite"
+
+
+def test_a_completion_is_generated_once_over_calls_and_openings(path: Path) -> None:
+    first = CachedEngine(ScriptedEngine(), path, 4)
+    made = first.generate([ask(a) for a in range(9)], SAMPLING)
+    assert (first.generated, first.hits) == (18, 0)
+    first.close()
+    again = CachedEngine(ScriptedEngine(), path, 4)
+    assert again.generate([ask(a) for a in range(9)], SAMPLING) == made
+    assert (again.generated, again.hits) == (0, 18)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(SAMPLING, temperature=0.5),
+        replace(SAMPLING, top_p=0.9),
+        replace(SAMPLING, max_tokens=9),
+        replace(SAMPLING, seed=1),
+        replace(SAMPLING, stop=("x",)),
+    ],
+)
+def test_other_sampling_is_another_completion(path: Path, other: Sampling) -> None:
+    engine = CachedEngine(ScriptedEngine(), path, 4)
+    engine.generate([ask(1)], SAMPLING)
+    engine.generate([ask(1)], other)
+    assert engine.generated == 4
+
+
+def test_another_revision_or_message_is_another_completion(path: Path) -> None:
+    CachedEngine(ScriptedEngine(), path, 4).generate([ask(1)], SAMPLING)
+    newer = CachedEngine(ScriptedEngine(revision="2"), path, 4)
+    newer.generate([ask(1)], SAMPLING)
+    system = replace(ask(1), messages=(Message("system", "Add."), *ask(1).messages))
+    newer.generate([system], SAMPLING)
+    assert (newer.generated, newer.hits) == (4, 0)
+
+
+def test_equal_messages_under_other_ids_share_completions(path: Path) -> None:
+    engine = CachedEngine(ScriptedEngine(), path, 4)
+    a, b, c = engine.generate([ask(5, key="a"), ask(5, 4, key="b"), ask(5, 1, 2)], SAMPLING)
+    assert engine.generated == 4
+    assert b[:2] == a
+    assert c == b[2:3]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(0, 5)), max_size=6))
+def test_any_order_of_asking_gives_what_asking_at_once_gives(asked) -> None:
+    whole = CachedEngine(ScriptedEngine(), None, 8)
+    truth = {a: whole.generate([ask(a, 10)], SAMPLING)[0] for a in range(4)}
+    engine = CachedEngine(ScriptedEngine(), None, 8)
+    for a, n, first in asked:
+        (made,) = engine.generate([ask(a, n, first)], SAMPLING)
+        assert made == truth[a][first : first + n]
+    needed = {(a, sample) for a, n, first in asked for sample in range(first, first + n)}
+    assert engine.generated == len(needed)
+
+
+def test_every_batch_is_told_with_its_places(path: Path) -> None:
+    engine = CachedEngine(ScriptedEngine(), path, 4)
+    engine.generate([ask(2)], SAMPLING)
+    told: dict[int, list] = {}
+    requests = [ask(a % 3, key=f"{a}") for a in range(7)]
+    made = engine.generate(
+        requests, SAMPLING, lambda places, batch: told.update(zip(places, batch, strict=True))
+    )
+    assert [told[i] for i in range(7)] == made
+
+
+class Short(ScriptedEngine):
+    """Takes no second number over 5."""
+
+    def generate(self, requests, sampling, on_batch=None):
+        long = [r.key for r in requests if int(r.messages[-1].content.split()[0]) > 5]
+        if long:
+            raise PromptTooLong(long, 5)
+        return super().generate(requests, sampling, on_batch)
+
+
+def test_too_long_prompts_are_named_by_the_callers_keys(path: Path) -> None:
+    engine = CachedEngine(Short(), path, 100)
+    with pytest.raises(PromptTooLong) as error:
+        engine.generate([ask(1), ask(7, key="x"), ask(8), ask(7, key="y")], SAMPLING)
+    assert sorted(error.value.keys) == ["key-8", "x", "y"]
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from scripted import ScriptedEngine
+from curate.engines.api import Message, Request, Sampling
+from curate.engines.cache import CachedEngine
+
+class Dying(ScriptedEngine):
+    def _answer(self, request, sampling):
+        if self.generated >= 10:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super()._answer(request, sampling)
+
+asked = [Request(f"key-{a}", (Message("user", f"{a} + 1"),), 2) for a in range(9)]
+CachedEngine(Dying(), Path(sys.argv[2]), 4).generate(asked, Sampling(max_tokens=8))
+"""
+
+
+def test_a_killed_process_loses_only_the_batch_in_flight(path: Path, root: Path) -> None:
+    run = subprocess.run([sys.executable, "-c", KILLED, root / "tests", path])
+    assert run.returncode == -signal.SIGKILL
+    after = CachedEngine(ScriptedEngine(), path, 4)
+    after.generate([ask(a) for a in range(9)], SAMPLING)
+    assert after.hits == 8
+    assert after.generated == 10
+
+
+BESIDE = KILLED.replace("self.generated >= 10", "False").replace(
+    "Dying()", "Dying(Path(sys.argv[3]))"
+)
+
+
+def test_two_processes_share_one_file(path: Path, tmp_path: Path, root: Path) -> None:
+    logs = [tmp_path / "log1", tmp_path / "log2"]
+    runs = [
+        subprocess.Popen([sys.executable, "-c", BESIDE, root / "tests", path, log]) for log in logs
+    ]
+    assert [run.wait(60) for run in runs] == [0, 0]
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT count(*) FROM completions").fetchone() == (18,)
+    after = CachedEngine(ScriptedEngine(), path, 4)
+    after.generate([ask(a) for a in range(9)], SAMPLING)
+    assert after.generated == 0
+
+
+def test_a_file_that_is_no_cache_is_an_error_that_names_it_and_is_left_alone(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"something else entirely" * 100)
+    with pytest.raises(EngineError, match=r"cache\.sqlite.*--cache"):
+        CachedEngine(ScriptedEngine(), path, 4)
+    assert path.read_bytes().startswith(b"something else")
+
+
+def test_a_cache_that_cannot_be_written_is_an_error(path: Path) -> None:
+    engine = CachedEngine(ScriptedEngine(), path, 4)
+    engine._db.execute("PRAGMA query_only=1")
+    with pytest.raises(EngineError, match="readonly"):
+        engine.generate([ask(1)], SAMPLING)
+
+
+def test_text_of_any_kind_comes_back_as_it_was(path: Path) -> None:
+    class Odd(ScriptedEngine):
+        def _answer(self, request, sampling):
+            return [
+                replace(c, text="\x00\n“é” \u2028 😀") for c in super()._answer(request, sampling)
+            ]
+
+    made = CachedEngine(Odd(), path, 4).generate([ask(1)], SAMPLING)
+    assert CachedEngine(Odd(), path, 4).generate([ask(1)], SAMPLING) == made
+    with sqlite3.connect(path) as db:
+        ((text,), *_) = db.execute("SELECT completion FROM completions").fetchall()
+    assert json.loads(text)["text"].startswith("\x00")
