@@ -122,10 +122,24 @@ def find(response: str, options: Options) -> Found:
         reverse=True,
     )[:MAX_ANSWERS]
     if not answers:
-        return Found(text, ())
+        return Found("", (), "truncated") if options.truncated else Found(text, ())
     answers = _unnested(answers)
     rest = text[answers[0].end :]
-    return Found(text, tuple(answers), taken_back=_takes_back(rest), rest=rest)
+    taken_back = _takes_back(rest)
+    if options.truncated and (taken_back or _may_go_on(answers[0], text, response)):
+        return Found("", (), "truncated")
+    return Found(text, tuple(answers), taken_back=taken_back, rest=rest)
+
+
+def _may_go_on(answer: Answer, text: str, response: str) -> bool:
+    """True for an answer on the line where the text was cut, unless a sentence ends before that.
+
+    "The answer is 12" may have been about to say 120, and "The answer is 12." 12.5.
+    """
+    if answer.source in ("box", "tag"):
+        return not answer.text.strip()
+    last_line = answer.end == len(text) and not response.rstrip(" \t").endswith("\n")
+    return last_line and len(sentences(answer.text)) < 2
 
 
 def _unnested(answers: list[Answer]) -> list[Answer]:

@@ -168,8 +168,8 @@ def _given(found: Found, options: Options) -> list[str]:
                 return readings
             if (number := _prose_number(answer.text)) is not None:
                 return [*readings, number]
-    if options.strict or options.truncated:
-        return [found.text] if options.strict and not found.answers else []
+    if options.strict:
+        return [] if found.answers else [found.text]
     return tail_readings(visible_tail(found))
 
 

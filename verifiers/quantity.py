@@ -16,7 +16,8 @@ from curate.verifiers.units import TEMPERATURES, Unit, parse_unit
 from curate.verifiers.verdict import Options, Verdict
 
 DEFAULT_REL_TOL = Fraction(1, 10**6)
-_MAX_PROSE = 4_000
+#: Characters of a sentence that are read; finding quantities is quadratic in them at worst.
+_MAX_PROSE = 2_000
 
 _POINT = (
     r"\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d{1,3}(?: \d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+"
@@ -179,6 +180,8 @@ def quantities(text: str, *, comma: bool = False, greedy: bool = True) -> list[Q
 
 def _whole(text: str, *, comma: bool) -> Quantity | None:
     """The quantity that a text is, from its first to its last character."""
+    if len(text) > _MAX_PROSE:
+        return None
     text = _spelled(text).strip().strip("'\"").rstrip(".;,").strip()
     text = re.sub(r"^(?:≈|~|about|approximately|=)\s*", "", text)
     found = quantities(text, comma=comma)
@@ -214,9 +217,7 @@ def judge(gold: str, response: str, options: Options) -> Verdict:
     return Verdict("incorrect", problem, shown) if problem else Verdict("correct", "equal", shown)
 
 
-def _settled(  # noqa: C901 (a flat list of rules, first match wins)
-    found: Found, options: Options
-) -> tuple[Quantity | None, str]:
+def _settled(found: Found, options: Options) -> tuple[Quantity | None, str]:
     comma = options.decimal_comma
     if not found.taken_back:
         for answer in found.answers:
@@ -224,21 +225,19 @@ def _settled(  # noqa: C901 (a flat list of rules, first match wins)
             if whole is not None or options.strict:
                 return whole, "unreadable"
             parts = sentences(answer.text)
-            text = _spelled(parts[0])[:_MAX_PROSE] if parts else ""
+            text = _spelled(parts[0][:_MAX_PROSE]) if parts else ""
             if quantities(text, comma=comma, greedy=False):
                 equals = text.rfind("=")
                 return _one(text[equals + 1 :], comma=comma, first=True)
             if answer.source in ("box", "tag"):
                 return None, "no_quantity"
-    if options.truncated and not found.answers:
-        return None, "truncated"
     text = found.rest if found.taken_back else found.text
     if not found.taken_back and (whole := _whole(text, comma=comma)) is not None:
         return whole, ""
     if options.strict:
         return None, "unreadable"
     for part in reversed(sentences(text)[-8:]):
-        spelled = _spelled(part)[-_MAX_PROSE:]
+        spelled = _spelled(part[-_MAX_PROSE:])
         if quantities(spelled, comma=comma, greedy=False):
             return _one(spelled, comma=comma, first=False)
     return None, "no_quantity"
