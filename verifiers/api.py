@@ -142,29 +142,34 @@ def check_gold(kind: str, gold: str, **options: object) -> Verdict:
         ``correct`` when it is well formed and verifies against itself, bare, boxed and in a
         sentence; ``error`` with the reason otherwise.
     """
-    problem = check(kind, gold, options)
-    if problem is not None:
-        return Verdict("error", problem)
-    return _gold_verdict([verify(kind, gold, text, **options) for text in _renderings(gold)])
+    return check_golds([(kind, gold, options)], workers=1)[0]
 
 
 def check_golds(
     rows: Sequence[tuple[str, str, Mapping[str, object]]], *, workers: int = 2
 ) -> list[Verdict]:
     """``check_gold`` over (kind, gold, options) triples, in worker processes, order kept."""
-    problems = [check(kind, gold, options) for kind, gold, options in rows]
-    jobs = [
-        [Row(kind, gold, text, options) for text in _renderings(gold)]
-        for (kind, gold, options), problem in zip(rows, problems, strict=True)
-        if problem is None
+    found = [
+        None if (problem := check(kind, gold, options)) is None else Verdict("error", problem)
+        for kind, gold, options in rows
     ]
-    verdicts = iter(verify_many((row for job in jobs for row in job), workers=workers))
-    sizes = iter(jobs)
+    extracted: dict[int, str | None] = {}
+    # Bare, most golds verify at once; only the rest are tried boxed and in a sentence.
+    for rendering in ("{}", "\\boxed{{{}}}", "The answer is {}"):
+        open_ = [place for place, verdict in enumerate(found) if verdict is None]
+        tried = (
+            Row(kind, gold, rendering.format(gold), options)
+            for kind, gold, options in (rows[place] for place in open_)
+        )
+        for place, verdict in zip(open_, verify_many(tried, workers=workers), strict=True):
+            extracted.setdefault(place, verdict.extracted)
+            if verdict.value == "correct":
+                found[place] = Verdict("correct", "usable", extracted[place])
+            elif verdict.value == "error" and rendering == "{}":
+                found[place] = verdict
     return [
-        Verdict("error", problem)
-        if problem is not None
-        else _gold_verdict([next(verdicts) for _ in next(sizes)])
-        for problem in problems
+        verdict or Verdict("error", "gold_rejects_itself", extracted[place])
+        for place, verdict in enumerate(found)
     ]
 
 
@@ -174,19 +179,6 @@ def equivalent(kind: str, a: str, b: str, **options: object) -> bool:
         verify(kind, gold, response, **options).value == "correct"
         for gold, response in ((a, b), (b, a))
     )
-
-
-def _renderings(gold: str) -> tuple[str, ...]:
-    return (gold, f"\\boxed{{{gold}}}", f"The answer is {gold}")
-
-
-def _gold_verdict(verdicts: Sequence[Verdict]) -> Verdict:
-    plain = verdicts[0]
-    if plain.value == "error":
-        return plain
-    if any(verdict.value == "correct" for verdict in verdicts):
-        return Verdict("correct", "usable", plain.extracted)
-    return Verdict("error", "gold_rejects_itself", plain.extracted)
 
 
 def _job(row: Row) -> str:
