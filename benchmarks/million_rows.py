@@ -34,14 +34,14 @@ def row(index: int, draw: random.Random) -> dict[str, str]:
     first, each, days = draw.randint(2, 10**6), draw.randint(2, 999), draw.randint(2, 60)
     thing, place = draw.choice(THINGS), draw.choice(PLACES)
     question = (
-        f"For {place}, a class begins with {first} {thing}. On every one of the next {days} days it "
-        f"adds {each} more, and no {thing} are lost on the way. How many {thing} does the class "
+        f"For {place}, a class begins with {first} {thing}. On every one of the next {days} days "
+        f"it adds {each} more, and none are lost on the way. How many {thing} does the class "
         f"hold after day {days}, when problem {index} is read out?"
     )
     total = first + each * days
     worked = (
         f"In {days} days it adds {days} * {each} = <<{days}*{each}={days * each}>>{days * each} "
-        f"{thing}. With those it began with, that is {first} + {days * each} = {total}.\n#### {total}"
+        f"{thing}. With those it had, that is {first} + {days * each} = {total}.\n#### {total}"
     )
     return {"question": question, "answer": worked if index % 50 else ""}
 
