@@ -1,6 +1,7 @@
 """What a person sees of a build: the closing table, and records whole."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -133,18 +134,24 @@ def show_prompts(
         _print_record(record, console)
 
 
+#: Sources and models may write escape sequences; a terminal must not obey them.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(_CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text), style=style)
+
+
 def _print_record(record: Manifest, console: Console) -> None:
-    console.rule(Text(record["id"]))
+    console.rule(_text(record["id"]))
     for name, value in record.items():
         if name in {"id", "rollouts", "parents"} or value in (None, [], "{}"):
             continue
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        console.print(
-            Text(f"{name:16} ", style="bold").append(Text(text, style="")), soft_wrap=True
-        )
+        console.print(Text(f"{name:16} ", style="bold").append(_text(text)), soft_wrap=True)
     for parent in record["parents"]:
         console.print(
-            Text(f"parent           {parent['id']} {parent.get('question', '')}"), soft_wrap=True
+            _text(f"parent           {parent['id']} {parent.get('question', '')}"), soft_wrap=True
         )
     for rollout in record["rollouts"]:
         style = {"correct": "green", "incorrect": "red"}.get(rollout["verdict"], "yellow")
@@ -152,8 +159,8 @@ def _print_record(record: Manifest, console: Console) -> None:
             f"  #{rollout['sample']} {rollout['policy']} {rollout['verdict']} "
             f"({rollout['reason']}; {rollout['tokens']} tokens, {rollout['finish_reason']})"
         )
-        console.print(Text(head, style=style), soft_wrap=True)
-        console.print(Text("     " + rollout["response"].replace("\n", "\n     ")), soft_wrap=True)
+        console.print(_text(head, style=style), soft_wrap=True)
+        console.print(_text("     " + rollout["response"].replace("\n", "\n     ")), soft_wrap=True)
 
 
 def show_rejected(build: Path, n: int | None, seed: int, console: Console, as_json: bool) -> None:
@@ -180,7 +187,7 @@ def _print_rejects(frame: pl.DataFrame, console: Console, as_json: bool) -> None
     for row in frame.iter_rows(named=True):
         field = f" [{row['field']}]" if row["field"] else ""
         head = f"{row['step']}: {row['reason']}{field}  {row['source_id']}"
-        console.print(Text(head, style="bold red"), soft_wrap=True)
-        console.print(Text(f"  {row['detail']}"), soft_wrap=True)
-        console.print(Text(f"  {row['record']}", style="dim"), soft_wrap=True)
+        console.print(_text(head, style="bold red"), soft_wrap=True)
+        console.print(_text(f"  {row['detail']}"), soft_wrap=True)
+        console.print(_text(f"  {row['record']}", style="dim"), soft_wrap=True)
     console.print(f"{len(frame):,} rejected", highlight=False)

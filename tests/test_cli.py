@@ -196,3 +196,14 @@ def test_a_folder_that_is_no_build_is_named(curate, tmp_path) -> None:
         result = curate(command, tmp_path)
         assert result.exit_code == 2
         assert "not a build directory" in result.stderr
+
+
+def test_inspect_shows_escape_sequences_instead_of_sending_them(curate, tmp_path) -> None:
+    source = tmp_path / "rows.jsonl"
+    text = "What is \x1b[2J\x1b]0;owned\x07\x9b31m 1 + 1?"
+    source.write_text(json.dumps({"question": text, "answer": "2"}) + "\n")
+    curate("build", "--source", source, "--recipe", "qa", "--out", tmp_path / "b", "--rollouts", 1)
+    shown = curate("inspect", tmp_path / "b", "--rejected").stdout
+    assert "owned" in shown
+    assert not {"\x1b", "\x07", "\x9b"} & set(shown)
+    assert "\\x9b31m" in shown
