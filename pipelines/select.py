@@ -5,6 +5,7 @@ from typing import ClassVar, Self
 import polars as pl
 from pydantic import Field, model_validator
 
+from curate.pipelines.measure import frontier
 from curate.pipelines.pool import Pool, rejects
 from curate.pipelines.step import Context, Step, StepResult
 
@@ -14,13 +15,18 @@ class Select(Step):
 
     Args:
         min_q: least probability that a group holds both outcomes (``q_hat``).
+        seen_mixed: also keep what ``min_q`` would not when its own rollouts held both outcomes: on
+            a pool that is nearly all too hard or too easy the prior pulls every ``q_hat`` down,
+            and the prompts already seen at the frontier are the ones worth having.
         p_band: lowest and highest posterior pass rate (``p_hat``).
         limit: at most this many, highest ``q_hat`` first, ties by id.
     """
 
     name: ClassVar[str] = "select"
+    version: ClassVar[int] = 2
 
     min_q: float | None = Field(default=None, ge=0, le=1)
+    seen_mixed: bool = False
     p_band: tuple[float, float] | None = None
     limit: int | None = Field(default=None, ge=1)
 
@@ -28,6 +34,8 @@ class Select(Step):
     def _check(self) -> Self:
         if self.min_q is None and self.p_band is None and self.limit is None:
             raise ValueError("give at least one of min_q, p_band, limit")
+        if self.seen_mixed and self.min_q is None:
+            raise ValueError("seen_mixed widens min_q: give min_q too")
         if self.p_band and not 0 <= self.p_band[0] <= self.p_band[1] <= 1:
             raise ValueError("p_band must be [low, high] with 0 ≤ low ≤ high ≤ 1")
         return self
@@ -41,7 +49,8 @@ class Select(Step):
         p, q = pl.col("p_hat"), pl.col("q_hat")
         keep = pl.lit(True)
         if self.min_q is not None:
-            keep &= q >= self.min_q
+            informative = q >= self.min_q
+            keep &= (informative | frontier()) if self.seen_mixed else informative
         if self.p_band is not None:
             keep &= p.is_between(*self.p_band)
         keep = keep.fill_null(False)

@@ -25,6 +25,8 @@ def closing_table(manifest: dict[str, Metric], out: Path, console: Console) -> N
     summary = cast(Manifest, manifest["summary"])
     console.print(_steps_table(cast("list[Manifest]", manifest["steps"])))
     console.print(_figures_table(summary))
+    if not summary["rows_out"] and manifest["steps"]:
+        console.print(_nothing_left(cast("list[Manifest]", manifest["steps"])), soft_wrap=True)
     for label, path in (
         ("shards", out / "shards"),
         ("card", out / "README.md"),
@@ -47,6 +49,17 @@ def _steps_table(steps: list[Manifest]) -> Table:
         counts = [f"{step[k]:,}" for k in ("rows_in", "made", "rejected", "rows_out")]
         table.add_row(step["name"], *counts, seconds, escape(reasons))
     return table
+
+
+def _nothing_left(steps: list[Manifest]) -> Text:
+    """Which step emptied the pool, and what for."""
+    last = max(steps, key=lambda step: step["rejected"])
+    reasons = ", ".join(f"{name} {n:,}" for name, n in last["rejected_by_reason"].items())
+    return Text(
+        f"no prompt is left: {last['name']} rejected {last['rejected']:,} ({reasons}); see "
+        "`curate inspect BUILD --rejected`, and give it other settings with --set",
+        style="bold red",
+    )
 
 
 def _figures_table(summary: Manifest) -> Table:

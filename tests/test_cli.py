@@ -207,3 +207,14 @@ def test_inspect_shows_escape_sequences_instead_of_sending_them(curate, tmp_path
     assert "owned" in shown
     assert not {"\x1b", "\x07", "\x9b"} & set(shown)
     assert "\\x9b31m" in shown
+
+
+def test_a_build_that_rejects_everything_says_what_did(curate, tmp_path) -> None:
+    source = tmp_path / "rows.jsonl"
+    source.write_text(json.dumps({"question": "What is 1 + 1?", "answer": "2"}) + "\n")
+    settings = ("--set", "select.min_q=1.0", "--set", "select.seen_mixed=false")
+    result = curate(
+        "build", "--source", source, "--out", tmp_path / "b", "--rollouts", 2, *settings
+    )
+    assert result.exit_code == 0
+    assert "no prompt is left: select rejected 1" in result.stdout

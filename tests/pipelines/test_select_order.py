@@ -44,13 +44,33 @@ def test_select_limit_keeps_the_most_informative(make_pool, context) -> None:
     assert set(result.rejected["reason"]) == {"over_limit"}
 
 
+def test_select_keeps_prompts_seen_at_the_frontier_of_a_hopeless_pool(make_pool, context) -> None:
+    successes = [0] * 28 + [1, 2]
+    hopeless = Prior(a0=0.1, b0=4.0)
+    got = posterior(np.array(successes), np.full(30, 8), hopeless, 8)
+    pool = measured(make_pool(30), list(successes))
+    pool = Pool(
+        pool.frame.with_columns(
+            pl.lit(0, dtype=pl.Int32).alias("errors"),
+            *(pl.Series(name, values) for name, values in got._asdict().items()),
+        )
+    )
+    assert pool.frame["q_hat"].max() < 0.9
+    strict = Select(min_q=0.9).run(pool, context())
+    assert len(strict.kept) == 0
+    wide = Select(min_q=0.9, seen_mixed=True).run(pool, context())
+    assert list(wide.kept.frame["successes"]) == [1, 2]
+
+
 def test_select_band(make_pool, context) -> None:
     pool = measured(make_pool(9), list(range(9)))
     kept = Select(p_band=(0.25, 0.75)).run(pool, context()).kept.frame
     assert list(kept["successes"]) == [2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize("bad", [{}, {"p_band": (0.9, 0.1)}, {"min_q": 2}, {"limit": 0}])
+@pytest.mark.parametrize(
+    "bad", [{}, {"seen_mixed": True}, {"p_band": (0.9, 0.1)}, {"min_q": 2}, {"limit": 0}]
+)
 def test_select_refuses_settings_that_say_nothing(bad) -> None:
     with pytest.raises(ValidationError):
         Select(**bad)
