@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -57,11 +58,12 @@ def reported(command: Callable[P, R]) -> Callable[P, R]:
 @reported
 def build(
     source: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
-            help="File, folder or glob (.jsonl[.gz] .json .csv .parquet), or - for stdin."
+            help="File, folder or glob (.jsonl[.gz] .json .csv .parquet), - for stdin, or "
+            "hf:owner/name[@rev][:config][:split]; may be repeated [default: the recipe's]."
         ),
-    ],
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Build directory [default: builds/SOURCE-RECIPE].")
     ] = None,
@@ -81,7 +83,9 @@ def build(
     rollouts: Annotated[int | None, typer.Option(min=1, help="Rollouts a prompt.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Completion limit, tokens.")] = None,
     temperature: Annotated[float | None, typer.Option(min=0, help="Sampling temperature.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Read at most this many rows.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Read at most this many rows of each source.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     set_: Annotated[
         list[str] | None,
@@ -101,6 +105,7 @@ def build(
     """
     from rich.console import Console
 
+    from curate.pipelines.mixture import SourceSpec
     from curate.pipelines.progress import reporter
     from curate.pipelines.recipe import parse_settings
     from curate.pipelines.session import BuildSpec
@@ -113,8 +118,8 @@ def build(
         settings.setdefault("measure", {})["rollouts"] = {"per_prompt": rollouts}
     _lay(settings, "qa", {"question": question, "answer": answer, "kind": kind, "system": system})
     spec = BuildSpec(
-        source=source,
-        out=out or _default_out(source, recipe),
+        source=tuple(SourceSpec(uri=uri) for uri in source or ()),
+        out=out or _default_out(source or [], recipe),
         recipe=recipe,
         settings=settings,
         policy=policy,
@@ -239,9 +244,13 @@ def _lay(settings: dict[str, dict[str, object]], step: str, values: Mapping[str,
         settings[step] = {**settings.get(step, {}), **given}
 
 
-def _default_out(source: str, recipe: str) -> Path:
-    stem = "stdin" if source == "-" else Path(source.rstrip("/")).name.split(".")[0].strip("*")
-    return Path("builds") / f"{stem or 'source'}-{Path(recipe).stem}"
+def _default_out(sources: list[str], recipe: str) -> Path:
+    stems = [
+        "stdin" if uri == "-" else Path(uri.rstrip("/")).name.split(".")[0].strip("*")
+        for uri in sources
+    ]
+    words = [re.sub(r"[^\w-]+", "-", stem) for stem in stems if stem] or ["source"] * bool(sources)
+    return Path("builds") / "-".join([*words, Path(recipe).stem])
 
 
 def _cache_folder() -> Path:

@@ -1,131 +1,158 @@
 """``qa``: rows of questions and answers, in the shapes the field publishes, as prompts.
 
-Recognised: GSM8K, MATH/DeepScaleR/Big-Math, verl, TRL, open-instruct, multiple choice, yes/no. A
-row that cannot be used is rejected with its file, row number, field and reason.
+A row that cannot be used is rejected with its file, row number, field and reason.
 """
 
-from collections.abc import Iterator
-from difflib import get_close_matches
-from functools import lru_cache
-from itertools import islice, takewhile
-from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
+import hashlib
+from itertools import islice
+from typing import Any, ClassVar, cast
 
-import orjson
 import polars as pl
+from pydantic import Field
 
-from curate.curators import choices as options
-from curate.curators.chat import ask, turns
-from curate.curators.golds import BOOLEANS, final_answer, guess_kind, last_boxed, worked
-from curate.pipelines.errors import ConfigError
-from curate.pipelines.pool import PROMPT_SCHEMA, REJECT_SCHEMA, Pool, letters
+from curate.curators.rows import Columns, Draft, draft, json_text, paths, suggestion
+from curate.pipelines.errors import ConfigError, SourceError
+from curate.pipelines.mixture import Mixture, Part, as_mixture
+from curate.pipelines.pool import PROMPT_SCHEMA, REJECT_SCHEMA, Pool, rejects
 from curate.pipelines.readers import Problem, RawRow
-from curate.pipelines.sources import Source
-from curate.pipelines.step import Context, Need, Step, StepResult, phase
+from curate.pipelines.step import Context, Metric, Need, Progress, Step, StepResult, phase
 from curate.verifiers.api import kinds
-
-Record: TypeAlias = dict[str, Any]
+from curate.verifiers.verdict import read_options
 
 #: Rows looked at before anything is read: enough to know a source's columns.
 _PEEK = 1000
 #: Rows turned into a frame at a time.
 _CHUNK = 20_000
-
-_QUESTIONS = ("question", "problem", "prompt", "query", "messages", "conversations", "input")
-_ANSWERS = (
-    "reward_model.ground_truth", "answer", "final_answer", "expected_answer", "ground_truth",
-    "gold", "target", "answerKey", "answer_idx", "correct_answer", "label", "solution", "output",
-    "response",
-)  # fmt: skip
-_CHOICES = ("choices", "options")
-_ABOUT = {
-    "domain": ("domain", "subject", "category"),
-    "topic": ("topic", "type"),
-    "language": ("language", "lang"),
-    "license": ("license", "licence"),
-    "source": ("data_source", "source", "dataset"),
-}
+_SCHEMA = {name: PROMPT_SCHEMA[name] for name in (*Draft._fields, "source_id")}
 
 
 class QuestionAnswer(Step):
     """Questions with answers.
+
+    What a source states for itself under ``sources:`` overrides these settings.
 
     Args:
         question: column that holds the question (``a.b`` for a nested one); recognised when None.
         answer: column that holds the gold answer; recognised when None.
         kind: verifier for every row, or the column that names it; guessed by answer when None.
         system: system message for prompts that bring none.
+        verifier_options: keyword options of ``verify`` for every row, such as ``{rel_tol: 0.01}``.
     """
 
     name: ClassVar[str] = "qa"
+    version: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"source"})
 
     question: str | None = None
     answer: str | None = None
     kind: str | None = None
     system: str | None = None
+    verifier_options: dict[str, object] = Field(default_factory=dict)
 
     def run(self, pool: Pool, ctx: Context) -> StepResult:
-        """Read the source.
+        """Read every source.
 
         Raises:
-            ConfigError: a column or kind named in the settings does not exist.
-            SourceError: a file cannot be read.
+            ConfigError: a column, kind or verifier option named in the settings does not exist.
+            SourceError: a file cannot be read, or a weighted source has no usable row.
         """
-        source = cast(Source, ctx.source)
-        columns = self._columns(source)
+        mixture = as_mixture(ctx.source)
+        every = [self._columns(part) for part in mixture.parts]
+        kept: list[pl.DataFrame] = []
+        rejected: list[pl.DataFrame] = []
+        told: dict[str, Metric] = {}
+        for part, columns in zip(mixture.parts, every, strict=True):
+            read, good, bad = self._read(part, columns, ctx.progress)
+            kept.append(good)
+            rejected.append(bad)
+            told[part.name] = {"read": read, "prompts": len(good)}
+        frame = Pool.from_columns(pl.concat(kept)).frame
+        sizes = [len(good) for good in kept]
+        over = _over_weight(frame["id"], sizes, mixture, ctx.seed)
+        if over is not None:
+            detail = "left out to keep the sources' weights; no prompt is repeated to reach one"
+            rejected.append(rejects(frame.filter(over), self.name, "over_weight", detail))
+            frame = frame.filter(~over)
+        return StepResult(
+            kept=Pool(frame),
+            rejected=pl.concat(rejected),
+            read=sum(cast(dict[str, int], figures)["read"] for figures in told.values()),
+            metrics={"files": sum(len(part.source.files) for part in mixture.parts),
+                     "sources": told},
+        )  # fmt: skip
+
+    def _columns(self, part: Part) -> Columns:
+        """Check the settings against the source's first rows."""
+        spec, source = part.spec, part.source
+        question = spec.question or self.question
+        answer = spec.answer or self.answer
+        kind = spec.kind or self.kind
+        seen: dict[str, None] = {}
+        for _, row in islice(source.rows(), _PEEK):
+            if row.problem is None:
+                seen |= dict.fromkeys(paths(row.record))
+        for setting, value in (("question", question), ("answer", answer)):
+            if value is not None and seen and value not in seen:
+                raise ConfigError(
+                    f"--{setting} {value!r}: {part.name} has no such column"
+                    + suggestion(value, list(seen))
+                )
+        column = None
+        if kind is not None and kind not in kinds():
+            if kind not in seen:
+                raise ConfigError(
+                    f"--kind {kind!r}: neither a verifier ({', '.join(kinds())}) nor a column"
+                    f" of {part.name}" + suggestion(kind, [*kinds(), *seen])
+                )
+            kind, column = None, kind
+        read_options(self._options(part))
+        return Columns(question, answer, kind, column, spec.system or self.system)
+
+    def _options(self, part: Part) -> dict[str, object]:
+        return {**self.verifier_options, **part.spec.verifier_options}
+
+    def _read(
+        self, part: Part, columns: Columns, progress: Progress
+    ) -> tuple[int, pl.DataFrame, pl.DataFrame]:
+        """Number of rows read, prompts to be, and rejected rows of one source."""
         read = 0
         kept: list[pl.DataFrame] = []
         rejected: list[pl.DataFrame] = []
-        with phase(ctx.progress, f"reading {source.name}", None, "rows") as progress:
-            rows = source.rows()
+        with phase(progress, f"reading {part.name}", None, "rows"):
+            rows = part.source.rows()
             while chunk := list(islice(rows, _CHUNK)):
-                good, bad = self._chunk(chunk, columns)
+                good, bad = self._chunk(chunk, columns, f"{part.label}/" if part.label else "")
                 kept.append(good)
                 rejected.append(bad)
                 read += len(chunk)
                 progress.advance(len(chunk))
-        return StepResult(
-            kept=Pool.from_columns(pl.concat(kept)),
-            rejected=pl.concat(rejected),
-            read=read,
-            metrics={"files": len(source.files), "question": columns.question or "recognised",
-                     "answer": columns.answer or "recognised"},
+        stated = {"domain": part.spec.domain, "language": part.spec.language,
+                  "license": part.license}  # fmt: skip
+        frame = pl.concat(kept).with_columns(
+            pl.col(name).fill_null(pl.lit(value, dtype=pl.String())) for name, value in
+            stated.items()
         )  # fmt: skip
-
-    def _columns(self, source: Source) -> "_Columns":
-        """Check the settings against the source's first rows."""
-        seen: dict[str, None] = {}
-        for _, row in islice(source.rows(), _PEEK):
-            if row.problem is None:
-                seen |= dict.fromkeys(_paths(row.record))
-        for setting, value in (("question", self.question), ("answer", self.answer)):
-            if value is not None and seen and value not in seen:
-                raise ConfigError(
-                    f"--{setting} {value!r}: {source.name} has no such column"
-                    + _suggest(value, list(seen))
-                )
-        kind_column = None
-        if self.kind is not None and self.kind not in kinds():
-            if self.kind not in seen:
-                raise ConfigError(
-                    f"--kind {self.kind!r}: neither a verifier ({', '.join(kinds())}) nor a column"
-                    + _suggest(self.kind, [*kinds(), *seen])
-                )
-            kind_column = self.kind
-        kind = None if kind_column else self.kind
-        return _Columns(self.question, self.answer, kind, kind_column, self.system)
+        if part.label:
+            frame = frame.with_columns(pl.lit(part.label).alias("source"))
+        if options := self._options(part):
+            frame = frame.with_columns(pl.lit(json_text(options)).alias("verifier_options"))
+        else:
+            frame = frame.with_columns(pl.lit("{}").alias("verifier_options"))
+        return read, frame, pl.concat(rejected)
 
     def _chunk(
-        self, chunk: list[tuple[str, RawRow]], columns: "_Columns"
+        self, chunk: list[tuple[str, RawRow]], columns: Columns, label: str
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         good: list[tuple[Any, ...]] = []
         bad: list[tuple[Any, ...]] = []
         for file, row in chunk:
-            found = row.problem or _prompt(row.record, columns)
+            found = row.problem or draft(row.record, columns)
+            place = f"{label}{file}:{row.row}"
             if isinstance(found, Problem):
-                bad.append((None, file, f"{file}:{row.row}", self.name, *found, _json(row.record)))
+                name = label.rstrip("/") or file
+                bad.append((None, name, place, self.name, *found, json_text(row.record)))
             else:
-                good.append((*found[:-1], found.source or file, f"{file}:{row.row}"))
+                good.append((*found[:-1], found.source or file, place))
         try:
             frame = pl.DataFrame(good, schema=_SCHEMA, orient="row")
         except (UnicodeEncodeError, pl.exceptions.PolarsError):
@@ -135,250 +162,34 @@ class QuestionAnswer(Step):
         return frame, pl.DataFrame(bad, schema=REJECT_SCHEMA, orient="row")
 
 
-class _Columns(NamedTuple):
-    question: str | None
-    answer: str | None
-    kind: str | None
-    kind_column: str | None
-    system: str | None
-
-
-class _Draft(NamedTuple):
-    """A prompt to be: columns of the pool, in order; ``source`` last, to be completed."""
-
-    question: str
-    system: str | None
-    answer: str
-    kind: str
-    choices: list[str] | None
-    format: str
-    domain: str | None
-    topic: str | None
-    language: str | None
-    license: str | None
-    metadata: str
-    solutions: list[dict[str, str]]
-    source: str | None
-
-
-_SCHEMA = {name: PROMPT_SCHEMA[name] for name in (*_Draft._fields, "source_id")}
-
-
-class _Layout(NamedTuple):
-    """Which of the known names a row's columns hold; nearly all rows of a source share one."""
-
-    questions: tuple[str, ...]
-    answers: tuple[str, ...]
-    choices: str | None
-    lettered: tuple[str, ...]
-    about: tuple[tuple[str, tuple[str, ...]], ...]
-
-
-@lru_cache(maxsize=256)
-def _layout(columns: tuple[str, ...]) -> _Layout:
-    there = set(columns)
-    lettered = tuple(takewhile(there.__contains__, letters(options.MAX_CHOICES)))
-    return _Layout(
-        tuple(name for name in _QUESTIONS if name in there),
-        tuple(name for name in _ANSWERS if name.partition(".")[0] in there),
-        next((name for name in _CHOICES if name in there), None),
-        lettered if len(lettered) > 1 else (),
-        tuple((key, tuple(n for n in names if n in there)) for key, names in _ABOUT.items()),
-    )
-
-
-def _prompt(record: Record, columns: _Columns) -> _Draft | Problem:
-    used: set[str] = set()
-    layout = _layout(tuple(record))
-    asked = _question(record, columns, layout, used)
-    if isinstance(asked, Problem):
-        return asked
-    system, question = asked
-    texts = _texts(record, layout, used)
-    if isinstance(texts, Problem):
-        return texts
-    field, value = _answer(record, columns, layout, texts is not None)
-    if value is None:
-        return Problem("missing_answer", field, _absent(field, record))
-    used.add((field or "").partition(".")[0])
-    kind = columns.kind
-    if columns.kind_column is not None:
-        kind = _text(record.get(columns.kind_column))
-        used.add(columns.kind_column)
-        if kind not in kinds():
-            return Problem("unknown_kind", columns.kind_column, f"{kind!r} is no verifier")
-    gold = _gold(value, kind, question, texts)
-    if isinstance(gold, Problem):
-        return gold._replace(field=field if gold.field == "answer" else gold.field)
-    answer, kind, texts = gold
-    about = {name: _first(record, names, used) for name, names in layout.about}
-    solution = worked(value) if isinstance(value, str) else None
-    if solution is None and isinstance(record.get("solution"), str) and field != "solution":
-        solution = record["solution"].strip() or None
-        used.add("solution")
-    return _Draft(
-        question=options.listed(question, texts) if texts else question,
-        system=system if system is not None else columns.system,
-        answer=answer,
-        kind=kind,
-        choices=texts,
-        format="choice" if texts else "open",
-        metadata=_json({k: v for k, v in record.items() if k not in used and v is not None}),
-        solutions=[{"strategy": "source", "text": solution}] if solution else [],
-        **about,
-    )
-
-
-def _question(
-    record: Record, columns: _Columns, layout: _Layout, used: set[str]
-) -> tuple[str | None, str] | Problem:
-    names = (columns.question,) if columns.question else layout.questions
-    field = next((name for name in names if _filled(_get(record, name))), None)
-    if field is None:
-        asked = next(iter(names), None)
-        return Problem("missing_question", asked, _absent(asked, record))
-    value = _get(record, field)
-    used.add(field.partition(".")[0])
-    chat = turns(value)
-    if chat is not None:
-        return ask(chat, field)
-    if not isinstance(value, str):
-        return Problem("bad_type", field, f"expected text, found {type(value).__name__}")
-    system = record.get("system", record.get("system_prompt"))
-    if isinstance(system, str) and system.strip():
-        used |= {"system", "system_prompt"}
-        return system, value.strip()
-    return None, value.strip()
-
-
-def _texts(record: Record, layout: _Layout, used: set[str]) -> list[str] | Problem | None:
-    name = layout.choices
-    if name is not None and _filled(record[name]):
-        used.add(name)
-        texts = options.option_texts(record[name])
-        return Problem("bad_choices", name, "not a list of options") if texts is None else texts
-    lettered = list(takewhile(lambda letter: _filled(record[letter]), layout.lettered))
-    if len(lettered) < 2:
+def _over_weight(ids: pl.Series, sizes: list[int], mixture: Mixture, seed: int) -> pl.Series | None:
+    """True for prompts that the weights leave out, or None when there are no weights."""
+    weights = [part.spec.weight for part in mixture.parts]
+    if len(weights) < 2 or None in weights:
         return None
-    used |= set(layout.lettered)
-    return options.option_texts({letter: record[letter] for letter in lettered})
+    empty = [part.name for part, size in zip(mixture.parts, sizes, strict=True) if not size]
+    if empty:
+        raise SourceError(
+            f"{empty[0]}: has no usable row, so no mixture holds its weight; "
+            "leave the source or the weights out"
+        )
+    stated = [cast(float, weight) for weight in weights]
+    scale = min(size / weight for size, weight in zip(sizes, stated, strict=True))
+    over: list[bool] = []
+    start = 0
+    for size, weight in zip(sizes, stated, strict=True):
+        keep = min(size, max(1, round(weight * scale)))
+        # By hash, so that which prompts stay does not depend on the order of the rows.
+        draw = [_draw(key, seed) for key in ids[start : start + size]]
+        ranked = sorted(range(size), key=lambda row: (draw[row], row))
+        left_out = set(ranked[keep:])
+        over += [row in left_out for row in range(size)]
+        start += size
+    return pl.Series(over, dtype=pl.Boolean())
 
 
-def _answer(
-    record: Record, columns: _Columns, layout: _Layout, choice: bool
-) -> tuple[str | None, Any]:
-    """Field and value of the answer; a solution counts only if it marks its final answer."""
-    if columns.answer:
-        value = _get(record, columns.answer)
-        return columns.answer, value if _filled(value) else None
-    for name in layout.answers:
-        value = _get(record, name)
-        if not _filled(value):
-            continue
-        if name == "solution" and not choice and isinstance(value, str) and not _marked(value):
-            continue
-        return name, value
-    return next(iter(layout.answers), None), None
-
-
-def _marked(solution: str) -> bool:
-    return "####" in solution or last_boxed(solution) is not None or len(solution) <= 40
-
-
-def _gold(
-    value: object, kind: str | None, question: str, texts: list[str] | None
-) -> tuple[str, str, list[str] | None] | Problem:
-    """Canonical answer, kind and choices."""
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    if texts is None and kind in {None, "choice"} and isinstance(value, str):
-        inline = options.inline_options(question)
-        if inline and not isinstance(options.chosen(value, inline), Problem):
-            texts = inline
-    if texts is not None and kind in {None, "choice"}:
-        letter = options.chosen(value, texts)
-        return letter if isinstance(letter, Problem) else (letter, "choice", texts)
-    if isinstance(value, list | dict):
-        fits = "items" if isinstance(value, list) else "structured"
-        return _json(value), kind or fits, texts
-    text = _text(value)
-    if text is None:
-        return Problem("bad_type", "answer", f"a gold cannot be a {type(value).__name__}")
-    answer = final_answer(text)
-    if not answer:
-        return Problem("missing_answer", "answer", "nothing after the answer's mark")
-    found = kind or guess_kind(answer)
-    if found == "boolean" and answer.lower() in BOOLEANS:
-        answer = answer.lower()
-    return answer, found, texts
-
-
-def _text(value: object) -> str | None:
-    if isinstance(value, str):
-        return value.strip()
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        # A column of integers with gaps arrives as floats.
-        return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
-    return str(value) if isinstance(value, int) else None
-
-
-def _first(record: Record, names: tuple[str, ...], used: set[str]) -> str | None:
-    for name in names:
-        value = record.get(name)
-        if isinstance(value, str) and value.strip():
-            used.add(name)
-            return value.strip()
-    return None
-
-
-def _get(record: Record, path: str) -> Any:
-    if path in record:
-        return record[path]
-    value: Any = record
-    for part in path.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
-
-
-def _filled(value: object) -> bool:
-    if isinstance(value, str):
-        return bool(value.strip())
-    if isinstance(value, float) and value != value:  # NaN marks a gap in tables
-        return False
-    return value is not None and value not in ([], {})
-
-
-def _absent(field: str | None, record: Record) -> str:
-    if field is not None and _get(record, field) is None:
-        there = field.partition(".")[0] in record
-        return f"{field} is null" if there else f"no column {field}"
-    if field is not None:
-        return f"{field} is empty"
-    return "none of the known columns; found " + ", ".join(map(str, record))
-
-
-def _paths(record: Record) -> Iterator[str]:
-    for name, value in record.items():
-        yield str(name)
-        if isinstance(value, dict):
-            yield from (f"{name}.{inner}" for inner in value)
-
-
-def _suggest(word: str, known: list[str]) -> str:
-    close = get_close_matches(word, known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"{hint} (found: {', '.join(known[:30])})"
-
-
-def _json(value: object) -> str:
-    try:
-        return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
-    except TypeError:  # lone surrogates, integers over 64 bits
-        import json
-
-        return json.dumps(value, default=str, ensure_ascii=True)
+def _draw(key: str, seed: int) -> bytes:
+    return hashlib.blake2b(key.encode(), digest_size=8, key=f"mixture {seed}".encode()).digest()
 
 
 def _encodable(
@@ -386,7 +197,7 @@ def _encodable(
 ) -> tuple[pl.DataFrame, list[tuple[Any, ...]]]:
     good, bad = [], []
     for row in rows:
-        text = _json(dict(zip(_SCHEMA, row, strict=True)))
+        text = json_text(dict(zip(_SCHEMA, row, strict=True)))
         try:
             good.append(pl.DataFrame([row], schema=_SCHEMA, orient="row"))
         except (UnicodeEncodeError, pl.exceptions.PolarsError):

@@ -25,14 +25,13 @@ def write_card(build: Path, manifest: dict[str, Metric]) -> Path:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    source = cast("dict[str, Any]", manifest["source"])
     text = environment.get_template("card.md.jinja").render(
         front_matter=_front_matter(build, frame, steps),
         title=_plain(build.resolve().name),
         prompts=len(frame),
         m=manifest,
         s={"before": None, "after": None, **cast("dict[str, Any]", manifest["summary"])},
-        source=_plain(Path(source["uri"]).name),
+        sources=[_about(each) for each in cast("list[dict[str, Any]]", manifest["sources"])],
         licenses=_counts(frame["license"], "not stated"),
         kinds=_counts(frame["kind"], ""),
         measure=steps.get("measure"),
@@ -78,6 +77,22 @@ def _front_matter(build: Path, frame: pl.DataFrame, steps: dict[str, dict[str, A
         sort_keys=False,
         allow_unicode=True,
     )
+
+
+def _about(source: dict[str, Any]) -> dict[str, str]:
+    """One source in words; a folder's path says more about a machine than about the data."""
+    uri = str(source["uri"])
+    shown = (
+        uri if uri.startswith("hf:") and not uri.startswith(("hf:.", "hf:/")) else source["name"]
+    )
+    told = [f"SHA-256 `{str(source['digest'])[:16]}…`"]
+    if source["revision"]:
+        told.append(f"revision `{_plain(str(source['revision']))}`")
+    if source["license"]:
+        told.append(f"licence {_plain(str(source['license']))}")
+    if source["weight"]:
+        told.append(f"weight {source['weight']:g}")
+    return {"name": _plain(str(shown)), "told": ", ".join(told)}
 
 
 def _counts(column: pl.Series, null: str) -> list[tuple[str, int]]:

@@ -9,6 +9,12 @@ A recipe reads::
       - measure: {rollouts: {per_prompt: 8}}
       - order: {by: staged}
       - shard
+
+and may say what it reads, each source with its own settings (see ``SourceSpec``)::
+
+    sources:
+      - {uri: gsm8k.jsonl, domain: arithmetic, weight: 2}
+      - {uri: "hf:owner/name:main:train", kind: math, weight: 1}
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +27,7 @@ import yaml
 from pydantic import ValidationError
 
 from curate.pipelines.errors import ConfigError
+from curate.pipelines.mixture import SourceSpec
 from curate.pipelines.step import Step, step_class
 
 Settings: TypeAlias = dict[str, object]
@@ -35,17 +42,21 @@ class Recipe:
         name: its word.
         description: one line.
         steps: configured steps, in order.
+        sources: what it reads when nothing else is given; may be empty.
     """
 
     name: str
     description: str
     steps: tuple[Step, ...]
+    sources: tuple[SourceSpec, ...] = ()
 
     def plain(self) -> dict[str, object]:
         """Every setting spelled out, as the manifest keeps it."""
+        sources = [spec.model_dump(mode="json", exclude_defaults=True) for spec in self.sources]
         return {
             "name": self.name,
             "description": self.description,
+            **({"sources": sources} if sources else {}),
             "steps": [{step.name: step.model_dump(mode="json")} for step in self.steps],
         }
 
@@ -94,7 +105,7 @@ def load_recipe(name: str, overrides: Mapping[str, Mapping[str, object]] | None 
     lines = _Lines(where, root)
     if not isinstance(document, dict) or not isinstance(document.get("steps"), list):
         raise ConfigError(f"{where}:1: a recipe is a mapping with name, description and steps")
-    unknown = set(document) - {"name", "description", "steps"}
+    unknown = set(document) - {"name", "description", "sources", "steps"}
     if unknown:
         raise ConfigError(f"{lines.at((min(unknown),))}: unknown key {min(unknown)!r}")
     left = dict(overrides or {})
@@ -111,7 +122,7 @@ def load_recipe(name: str, overrides: Mapping[str, Mapping[str, object]] | None 
     _check_line(steps, where)
     return Recipe(
         str(document.get("name", Path(name).stem)), str(document.get("description", "")),
-        tuple(steps),
+        tuple(steps), _sources(document.get("sources"), lines),
     )  # fmt: skip
 
 
@@ -165,11 +176,32 @@ def _configure(word: str, settings: Settings, lines: "_Lines", index: int) -> St
     try:
         return cls.model_validate(settings)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        place = lines.at(("steps", index, word, *first["loc"]))
-        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        raise ConfigError(f"{place}: {word}.{field}: {first['msg']}{more}") from None
+        raise _wrong(error, word, lines, ("steps", index, word)) from None
+
+
+def _sources(entries: object, lines: "_Lines") -> tuple[SourceSpec, ...]:
+    if entries is None:
+        return ()
+    if not isinstance(entries, list):
+        raise ConfigError(f"{lines.at(('sources',))}: sources is a list of URIs or mappings")
+    specs = []
+    for index, entry in enumerate(entries):
+        try:
+            specs.append(
+                SourceSpec.model_validate({"uri": entry} if isinstance(entry, str) else entry)
+            )
+        except ValidationError as error:
+            raise _wrong(error, "sources", lines, ("sources", index)) from None
+    return tuple(specs)
+
+
+def _wrong(
+    error: ValidationError, word: str, lines: "_Lines", path: tuple[object, ...]
+) -> ConfigError:
+    first = error.errors()[0]
+    field = ".".join([word, *(str(part) for part in first["loc"])])
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return ConfigError(f"{lines.at((*path, *first['loc']))}: {field}: {first['msg']}{more}")
 
 
 def _check_line(steps: Sequence[Step], where: str) -> None:

@@ -8,17 +8,17 @@ from pathlib import Path
 from time import perf_counter
 from typing import cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from curate import __version__
 from curate.engines.api import Engine
 from curate.engines.models import open_engine, resolve_model
 from curate.pipelines.card import write_card
 from curate.pipelines.errors import ConfigError, PoolError
+from curate.pipelines.mixture import Mixture, SourceSpec, open_mixture
 from curate.pipelines.pool import Pool
 from curate.pipelines.recipe import Recipe, load_recipe
 from curate.pipelines.report import write_report
-from curate.pipelines.sources import Source, open_source
 from curate.pipelines.step import (
     Context,
     Metric,
@@ -36,7 +36,7 @@ class BuildSpec(BaseModel):
     """One build, as asked for: the flow's parameter.
 
     Args:
-        source: file, folder, glob, or ``-``.
+        source: what to read: URIs or ``SourceSpec``s; the recipe's own sources when empty.
         out: build directory.
         recipe: built-in name or path.
         settings: step → setting → value, laid over the recipe's.
@@ -46,13 +46,13 @@ class BuildSpec(BaseModel):
         batch_size: sequences at once, or None to choose.
         cache: completion cache file, or None for no cache.
         seed: the build's seed.
-        limit: read at most this many rows.
+        limit: read at most this many rows of each source.
         workers: verifier processes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    source: str
+    source: tuple[SourceSpec, ...] = ()
     out: Path
     recipe: str = "frontier"
     settings: dict[str, dict[str, object]] = Field(default_factory=dict)
@@ -65,6 +65,14 @@ class BuildSpec(BaseModel):
     limit: int | None = Field(default=None, ge=1)
     workers: int = Field(default=2, ge=1)
 
+    @field_validator("source", mode="before")
+    @classmethod
+    def _uris(cls, value: object) -> object:
+        given = [value] if isinstance(value, str | SourceSpec) else value
+        if not isinstance(given, list | tuple):
+            return given
+        return tuple({"uri": each} if isinstance(each, str) else each for each in given)
+
 
 @dataclass
 class Session:
@@ -73,7 +81,7 @@ class Session:
     spec: BuildSpec
     recipe: Recipe
     store: Store
-    source: Source
+    source: Mixture
     engine: Engine | None
     progress: Progress
     refs: list[PoolRef] = field(default_factory=list)
@@ -152,6 +160,8 @@ class Session:
             needs["engine"] = self.engine.identity.key
         if "verifiers" in step.needs:
             needs["verifiers"] = VERIFIER_VERSION
+        if inputs := step.inputs():
+            needs["inputs"] = dict(inputs)
         return digest_of(
             {
                 "name": step.name,
@@ -171,7 +181,11 @@ class Session:
             "verifiers": VERIFIER_VERSION,
             "status": status,
             "seed": self.spec.seed,
-            "source": {"uri": self.spec.source, "digest": self.source.digest},
+            "source": {
+                "uri": ", ".join(part.spec.uri for part in self.source.parts),
+                "digest": self.source.digest,
+            },
+            "sources": cast(Metric, self.source.records()),
             "limit": self.spec.limit,
             "policy": {
                 "name": identity.model,
@@ -216,7 +230,7 @@ def open_session(spec: BuildSpec, progress: Progress | None = None) -> Iterator[
     if needs_engine and spec.policy is None:
         raise ConfigError(f"recipe {recipe.name!r} measures prompts: give --policy")
     model = resolve_model(cast(str, spec.policy), spec.revision) if needs_engine else None
-    source = open_source(spec.source, limit=spec.limit)
+    source = open_mixture(spec.source or recipe.sources, spec.limit)
     store = Store(spec.out)
     with store.lock():
         engine = (
