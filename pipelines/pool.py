@@ -37,6 +37,7 @@ PROMPT_SCHEMA: Schema = {
     "source_id": pl.String(),  # "file:row", row counted from 1
     "license": pl.String(),
     "metadata": pl.String(),  # JSON object text: source columns nothing else took
+    "cluster": pl.String(),  # id of the prompt kept of its near-duplicates, or null without any
     # lineage
     "parents": _TEXTS,
     "method": pl.String(),

@@ -1,7 +1,7 @@
 """The Step contract: what a recipe can name, what it takes, and what it must leave behind."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -17,6 +17,7 @@ from curate.engines.api import Engine
 from curate.pipelines.errors import ConfigError
 from curate.pipelines.ledger import Ledger
 from curate.pipelines.pool import Pool, no_rejects
+from curate.pipelines.replay import Replay
 
 Metric: TypeAlias = str | int | float | bool | list["Metric"] | dict[str, "Metric"] | None
 Need: TypeAlias = Literal["source", "engine", "verifiers"]
@@ -26,6 +27,7 @@ STEPS: dict[str, str] = {
     "qa": "curate.curators.qa:QuestionAnswer",
     "check": "curate.pipelines.check:Check",
     "dedup": "curate.pipelines.dedup:Dedup",
+    "decontaminate": "curate.pipelines.decontaminate:Decontaminate",
     "measure": "curate.pipelines.measure:Measure",
     "select": "curate.pipelines.select:Select",
     "order": "curate.pipelines.order:Order",
@@ -70,7 +72,9 @@ class Context:
         seed: the build's seed; take randomness from ``rng(seed, step, prompt_id)`` only.
         ledger: the build's rollouts.
         artifact: folder of the artifact being made; files a step writes there stay with it.
-        engine: the policy, or None when the build has none.
+        engine: the policy (or its stored rollouts), or None when the build has none.
+        others: stored rollouts of further policies, measured beside it.
+        generator: a stronger model that writes prompts, or None.
         workers: verifier processes.
         progress: reporter.
         source: what ``--source`` named, for curators.
@@ -79,7 +83,9 @@ class Context:
     seed: int
     ledger: Ledger
     artifact: Path
-    engine: Engine | None = None
+    engine: Engine | Replay | None = None
+    others: tuple[Replay, ...] = ()
+    generator: Engine | None = None
     workers: int = 2
     progress: Progress = field(default_factory=SilentProgress)
     source: object = None
@@ -128,6 +134,14 @@ class Step(BaseModel):
     def required_columns(self) -> frozenset[str]:
         """Groups of columns that a step before this one must have filled."""
         return frozenset()
+
+    def inputs(self) -> Mapping[str, str]:
+        """Outside files the step reads → digest of their content; a change reruns the step.
+
+        Raises:
+            CurateError: a file is missing or cannot be read.
+        """
+        return {}
 
     def run(self, pool: Pool, ctx: Context) -> StepResult:
         """Do the work on ``pool``."""

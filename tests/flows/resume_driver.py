@@ -15,7 +15,7 @@ from scripted import ScriptedEngine
 
 from curate.engines.cache import CachedEngine
 from curate.flows.build import build
-from curate.pipelines import measure, session
+from curate.pipelines import session, spend
 
 source, out, cache, log = sys.argv[1:5]
 kill_at = int(sys.argv[5]) if len(sys.argv) > 5 else None
@@ -46,7 +46,7 @@ session.resolve_model = lambda *_: object()
 session.open_engine = lambda *_, **__: CachedEngine(
     ScriptedEngine(Path(log)), Path(cache), batch_size=8
 )
-measure.BLOCK = 16
+spend.BLOCK = 16
 
 spec = session.BuildSpec(
     source=source,

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from scripted import ScriptedEngine
 
-from curate.pipelines import measure as measure_module
+from curate.pipelines import spend as spend_module
 from curate.pipelines.errors import ConfigError, PromptTooLong
 from curate.pipelines.measure import Measure, frontier
 from curate.selectors.stats import fit_prior, posterior
@@ -55,7 +55,7 @@ def test_a_second_run_neither_generates_nor_judges(make_pool, run, monkeypatch) 
     pool = make_pool(12)
     once, _ = run(pool, ScriptedEngine())
     again = ScriptedEngine()
-    monkeypatch.setattr(measure_module, "verify_many", pytest.fail)
+    monkeypatch.setattr(spend_module, "verify_many", pytest.fail)
     twice, ctx = run(pool, again)
     assert again.generated == 0
     assert twice.kept.frame.equals(once.kept.frame)
@@ -100,7 +100,7 @@ def test_blocks_give_what_one_block_gives(make_pool, context, tmp_path, monkeypa
 
     pool = make_pool(10)
     whole = step().run(pool, context(engine=ScriptedEngine(), ledger=Ledger(tmp_path / "a")))
-    monkeypatch.setattr(measure_module, "BLOCK", 3)
+    monkeypatch.setattr(spend_module, "BLOCK", 3)
     ledger = Ledger(tmp_path / "b")
     parts = step().run(pool, context(engine=ScriptedEngine(), ledger=ledger))
     assert parts.kept.frame.equals(whole.kept.frame)
