@@ -42,6 +42,31 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Structure:
+    """The form a completion must have: exactly one of these.
+
+    Args:
+        json_schema: text of a JSON Schema object the completion must be valid under.
+        regex: pattern the whole completion must match.
+        choice: texts, one of which the completion must be.
+
+    Raises:
+        ValueError: none or several are given, or the schema is no JSON object.
+    """
+
+    json_schema: str | None = None
+    regex: str | None = None
+    choice: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        given = [value for value in (self.json_schema, self.regex, self.choice) if value]
+        if len(given) != 1:
+            raise ValueError(f"give exactly one of json_schema, regex, choice; got {len(given)}")
+        if self.json_schema is not None and not isinstance(json.loads(self.json_schema), dict):
+            raise ValueError("json_schema must be the text of a JSON object")
+
+
+@dataclass(frozen=True, slots=True)
 class Sampling:
     """How completions are drawn. ``temperature`` 0 means greedy.
 
@@ -51,6 +76,7 @@ class Sampling:
         max_tokens: completion length limit in tokens; reaching it is ``finish_reason`` "length".
         stop: strings that end a completion and are not part of it.
         seed: base seed; the seed of one completion is ``sample_seed(seed, key, sample)``.
+        structure: form the completion is held to while it is generated; not every engine can.
     """
 
     temperature: float = 1.0
@@ -58,6 +84,7 @@ class Sampling:
     max_tokens: int = 256
     stop: tuple[str, ...] = ()
     seed: int = 0
+    structure: Structure | None = None
 
     def __post_init__(self) -> None:
         if self.temperature < 0 or not 0 < self.top_p <= 1 or self.max_tokens < 1:
@@ -108,7 +135,9 @@ class EngineIdentity:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-#: Called once for every batch as soon as it is whole: indices into the requests, completions.
+#: Called with what is done as soon as it is done: indices into the requests, and for each of them
+#: completions. An engine whose samples finish one by one calls it with some of a request's samples
+#: at a time; over all calls of one ``generate`` every sample is told exactly once.
 OnBatch: TypeAlias = Callable[[list[int], list[list[Completion]]], None]
 
 
@@ -135,7 +164,10 @@ class Engine(Protocol):
 
         Raises:
             EngineError: the model cannot be loaded or does not answer.
-            PromptTooLong: prompts that do not fit its context; raised before anything is generated.
+            PromptTooLong: prompts that do not fit its context; raised before anything is generated
+                where the engine counts tokens itself, and by engines that ask a server once
+                everything else is generated and told to ``on_batch``.
+            UsageError: the engine cannot do what ``sampling`` asks, such as ``structure``.
         """
         ...
 

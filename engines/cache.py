@@ -99,7 +99,9 @@ class CachedEngine:
         self.inner.close()
 
     def _distinct(self, requests: Sequence[Request], sampling: Sampling) -> list[_Pending]:
-        base = json.dumps([self.identity.key, asdict(sampling)], sort_keys=True)
+        # A setting that is not made stays out of the key, so keys outlive new settings.
+        made = {name: value for name, value in asdict(sampling).items() if value is not None}
+        base = json.dumps([self.identity.key, made], sort_keys=True)
         pending: dict[str, _Pending] = {}
         for place, request in enumerate(requests):
             key = _key(base, request.messages)

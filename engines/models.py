@@ -1,18 +1,32 @@
-"""From ``--policy`` to an engine: built-in names, folders, hub ids."""
+"""From ``--policy`` to an engine: built-in names, folders, hub ids, servers."""
 
 import hashlib
 import json
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal, TypeAlias
 
+from curate.engines.api import Engine
 from curate.engines.cache import CachedEngine
+from curate.engines.server import ServerRef, is_server, resolve_server
 from curate.pipelines.errors import EngineError, UsageError
 
 BUILT_IN = ("tiny", "smollm2")
+EngineName: TypeAlias = Literal["transformers", "vllm", "openai"]
 
-#: Completions at once when none is given: what 2 cores, and a GPU, are full with.
-_BATCH = {"cpu": 64, "cuda": 256}
+#: Completions at once when none is given: what 2 cores, and a GPU, are full with. vLLM queues what
+#: it has no room for, so its batches are larger than that: the end of a batch leaves it half empty.
+_BATCH = {
+    ("transformers", "cpu"): 64,
+    ("transformers", "cuda"): 256,
+    ("vllm", "cpu"): 256,
+    ("vllm", "cuda"): 4096,
+}
+#: Requests to a server at once, and how many such rounds are one batch.
+CONCURRENCY = 32
+_ROUNDS = 16
 _FILES = ("*.json", "*.jinja", "*.safetensors", "*.txt", "*.model")
 _BLOCK = 1 << 20
 
@@ -34,22 +48,30 @@ class ModelRef:
     template: str
 
 
-def resolve_model(spec: str, revision: str | None = None) -> ModelRef:
+def resolve_model(
+    spec: str, revision: str | None = None, api_key: str | None = None
+) -> ModelRef | ServerRef:
     """Find a model, without loading it.
 
     Args:
-        spec: ``tiny``, ``smollm2``, a folder in Hugging Face format, or a hub id.
-        revision: branch, tag or commit of a hub id.
+        spec: ``tiny``, ``smollm2``, a folder in Hugging Face format, a hub id, or an
+            OpenAI-compatible server: ``http://HOST:PORT/v1``, with ``#MODEL`` if it serves several.
+        revision: branch, tag or commit of a hub id; for a server, what to record as revision.
+        api_key: the server's.
 
     Raises:
         UsageError: the spec or the revision makes no sense.
-        EngineError: the model is not there or not whole.
+        EngineError: the model is not there or not whole, or the server does not answer.
     """
+    if is_server(spec):
+        return resolve_server(spec, revision, api_key)
+    return resolve_local(spec, revision)
+
+
+def resolve_local(spec: str, revision: str | None = None) -> ModelRef:
+    """``resolve_model`` for a model whose files are, or come, on this disk."""
     if "://" in spec:
-        raise UsageError(
-            f"policy {spec!r}: servers are not supported; give a folder, a hub id, or one of "
-            + ", ".join(BUILT_IN)
-        )
+        raise UsageError(f"policy {spec!r}: an address must begin with http:// or https://")
     local = spec in BUILT_IN or Path(spec).is_dir() or spec.startswith((".", "/", "~"))
     if local and revision is not None:
         raise UsageError(f"--revision is for hub ids; {spec!r} is on this disk")
@@ -68,25 +90,54 @@ def resolve_model(spec: str, revision: str | None = None) -> ModelRef:
 
 
 def open_engine(
-    model: ModelRef,
+    model: ModelRef | ServerRef,
     *,
     cache: Path | None,
+    engine: EngineName | None = None,
     device: str | None = None,
     batch_size: int | None = None,
+    api_key: str | None = None,
+    concurrency: int | None = None,
 ) -> CachedEngine:
     """An engine for the model, behind the completion cache; weights load on the first miss.
 
     Args:
         model: what to run.
         cache: the completion cache's file, or None for memory only.
+        engine: what to run it with; when None, ``openai`` for a server, ``vllm`` on CUDA where it
+            is installed, else ``transformers``.
         device: ``cpu`` or ``cuda``; chosen when None.
-        batch_size: most completions at once; chosen by device when None.
+        batch_size: most completions in one batch; chosen by engine and device when None.
+        api_key: the server's.
+        concurrency: most requests to a server at once; 32 when None.
+
+    Raises:
+        UsageError: engine, device and model do not go together.
     """
+    if isinstance(model, ServerRef):
+        if engine not in {None, "openai"} or device is not None:
+            raise UsageError(f"policy {model.name}: a server takes engine openai and no device")
+        from curate.engines.openai_engine import OpenAIEngine
+
+        at_once = concurrency or CONCURRENCY
+        made: Engine = OpenAIEngine(model, at_once, api_key)
+        return CachedEngine(made, cache, batch_size or at_once * _ROUNDS)
+    if engine == "openai":
+        raise UsageError(f"policy {model.name!r}: engine openai takes a server's address")
     from curate.engines.transformers_engine import TransformersEngine, choose_device
 
     where = choose_device(device)
-    size = batch_size or _BATCH[where]
-    return CachedEngine(TransformersEngine(model, where, size), cache, size)
+    chosen = engine or ("vllm" if where == "cuda" and find_spec("vllm") else "transformers")
+    if chosen not in {"vllm", "transformers"}:
+        raise UsageError(f"engine {chosen!r} is not known; give transformers, vllm or openai")
+    size = batch_size or _BATCH[chosen, where]
+    if chosen == "vllm":
+        from curate.engines.vllm_engine import VllmEngine
+
+        made = VllmEngine(model, where)
+    else:
+        made = TransformersEngine(model, where, size)
+    return CachedEngine(made, cache, size)
 
 
 def _download(spec: str, revision: str | None) -> Path:

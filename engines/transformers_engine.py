@@ -23,10 +23,10 @@ from curate.engines.api import (
     sample_uniforms,
 )
 from curate.engines.batching import plan
+from curate.engines.encode import encode
 from curate.engines.models import ModelRef
-from curate.engines.prompts import render
 from curate.engines.quiet import quiet
-from curate.pipelines.errors import EngineError, PromptTooLong, UsageError
+from curate.pipelines.errors import EngineError, UsageError
 
 Device: TypeAlias = Literal["cpu", "cuda"]
 
@@ -86,7 +86,13 @@ class TransformersEngine:
             EngineError: the model cannot be loaded, one completion does not fit the memory, or
                 ``max_tokens`` not the context.
             PromptTooLong: prompts that leave no room for ``max_tokens``; nothing was generated.
+            UsageError: completions are to be held to a form.
         """
+        if sampling.structure is not None:
+            raise UsageError(
+                f"{self.model.name}: engine transformers cannot hold completions to a form; "
+                "use engine vllm, or a server"
+            )
         answers: list[list[Completion]] = [[] for _ in requests]
         prompts = self._encode(requests, sampling)
         for batch in plan(requests, self.batch_size):
@@ -117,23 +123,8 @@ class TransformersEngine:
 
     def _encode(self, requests: Sequence[Request], sampling: Sampling) -> list[list[int]]:
         model, tokenizer = self._load()
-        texts = [render(tokenizer, request.messages) for request in requests]
-        # A template writes its special tokens itself; adding them again would double them.
-        special = not tokenizer.chat_template
-        ids: list[list[int]] = tokenizer(texts, add_special_tokens=special)["input_ids"]
         context = getattr(model.config, "max_position_embeddings", None)
-        if context is None:
-            return ids
-        limit = context - sampling.max_tokens
-        if limit < 1:
-            raise EngineError(
-                f"{self.model.name}: max_tokens {sampling.max_tokens} does not fit its context of "
-                f"{context} tokens; lower max_tokens"
-            )
-        long = [r.key for r, prompt in zip(requests, ids, strict=True) if len(prompt) > limit]
-        if long:
-            raise PromptTooLong(long, limit)
-        return ids
+        return encode(self.model.name, tokenizer, context, requests, sampling)
 
     def _fitting(
         self,

@@ -1,5 +1,6 @@
 """The completion cache: each completion is paid for once, whatever else happens."""
 
+import hashlib
 import json
 import signal
 import sqlite3
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import ScriptedEngine
 
-from curate.engines.api import Message, Request, Sampling
+from curate.engines.api import Message, Request, Sampling, Structure
 from curate.engines.cache import CachedEngine
 from curate.pipelines.errors import EngineError, PromptTooLong
 
@@ -190,3 +191,41 @@ def test_text_of_any_kind_comes_back_as_it_was(path: Path) -> None:
     with sqlite3.connect(path) as db:
         ((text,), *_) = db.execute("SELECT completion FROM completions").fetchall()
     assert json.loads(text)["text"].startswith("\x00")
+
+
+def test_keys_outlive_settings_that_came_later(path: Path) -> None:
+    """The key of a plain completion, as it was before ``structure`` was a setting."""
+    identity = ScriptedEngine().identity.key
+    settings = {"max_tokens": 8, "seed": 0, "stop": [], "temperature": 1.0, "top_p": 1.0}
+    messages = json.dumps([["user", "1 + 1"]])
+    text = f"{json.dumps([identity, settings], sort_keys=True)}\x1f{messages}"
+    key = hashlib.sha256(text.encode()).hexdigest()
+    engine = CachedEngine(ScriptedEngine(), path, 4)
+    engine.generate([ask(1, 1)], SAMPLING)
+    form = replace(SAMPLING, structure=Structure(choice=("1", "2")))
+    engine.generate([ask(1, 1)], form)
+    engine.generate([ask(1, 1)], replace(SAMPLING, structure=Structure(regex="1|2")))
+    with sqlite3.connect(path) as db:
+        keys = {row[0] for row in db.execute("SELECT key FROM completions")}
+    assert f"{key}:0" in keys
+    assert len(keys) == 3
+
+
+class OneByOne(ScriptedEngine):
+    """Tells every sample by itself, and dies before the last."""
+
+    def generate(self, requests, sampling, on_batch=None):
+        answers = super().generate(requests, sampling)
+        told = [(place, made) for place, many in enumerate(answers) for made in many]
+        for place, made in told[:-1]:
+            on_batch([place], [[made]])
+        raise EngineError("gone")
+
+
+def test_samples_told_one_by_one_are_kept_one_by_one(path: Path) -> None:
+    with pytest.raises(EngineError, match="gone"):
+        CachedEngine(OneByOne(), path, 100).generate([ask(a, 3) for a in range(4)], SAMPLING)
+    after = CachedEngine(ScriptedEngine(), path, 100)
+    made = after.generate([ask(a, 3) for a in range(4)], SAMPLING)
+    assert (after.hits, after.generated) == (11, 1)
+    assert [[c.sample for c in many] for many in made] == [[0, 1, 2]] * 4

@@ -2,11 +2,15 @@
 
 import json
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from misbehaving import Server
 
+from curate.engines.api import Message, Request, Sampling, Structure
 from curate.engines.models import open_engine, resolve_model
+from curate.engines.openai_engine import OpenAIEngine
 from curate.pipelines.errors import EngineError, UsageError
 
 
@@ -61,8 +65,8 @@ def test_a_folder_that_is_not_whole_is_named(copy: Path, name: str) -> None:
 
 def test_specs_that_make_no_sense(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(UsageError, match="servers are not supported"):
-        resolve_model("http://localhost:8000/v1")
+    with pytest.raises(UsageError, match="must begin with http"):
+        resolve_model("ftp://localhost:8000/v1")
     with pytest.raises(UsageError, match="--revision is for hub ids"):
         resolve_model("tiny", "main")
     with pytest.raises(EngineError, match="no such folder"):
@@ -71,6 +75,41 @@ def test_specs_that_make_no_sense(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         resolve_model("not a/hub id/at all")
     with pytest.raises(EngineError, match="could not be fetched"):
         resolve_model("nobody/nothing-of-this-name")
+
+
+def test_a_server_is_a_model_too_and_only_the_openai_engine_asks_it(random_model) -> None:
+    with Server() as server:
+        model = resolve_model(server.url, "v1")
+        made = open_engine(model, cache=None, concurrency=3)
+        assert isinstance(made.inner, OpenAIEngine)
+        assert (made.inner.concurrency, made.batch_size) == (3, 48)
+        assert made.identity.model == f"{server.url}#served"
+        assert (made.identity.backend, made.identity.revision) == ("openai", "v1")
+        for wrong in ({"engine": "vllm"}, {"engine": "transformers"}, {"device": "cpu"}):
+            with pytest.raises(UsageError, match="takes engine openai and no device"):
+                open_engine(model, cache=None, **wrong)
+        assert not server.bodies
+    with pytest.raises(UsageError, match="engine openai takes a server's address"):
+        open_engine(random_model, cache=None, engine="openai")
+    with pytest.raises(UsageError, match="'llama' is not known"):
+        open_engine(random_model, cache=None, engine="llama", device="cpu")
+
+
+def test_transformers_holds_no_completion_to_a_form(random_model) -> None:
+    made = open_engine(random_model, cache=None, device="cpu")
+    asked = [Request("k", (Message("user", "1"),))]
+    with pytest.raises(UsageError, match="use engine vllm, or a server"):
+        made.generate(asked, Sampling(structure=Structure(choice=("yes", "no"))))
+    assert made.generated == 0
+
+
+def test_an_engine_that_is_not_installed_says_how(random_model) -> None:
+    if find_spec("vllm"):
+        pytest.skip("vLLM is installed here")
+    made = open_engine(random_model, cache=None, engine="vllm", device="cpu")
+    assert made.identity.backend == "vllm"
+    with pytest.raises(EngineError, match=r"curate-rlvr\[vllm\]"):
+        made.generate([Request("k", (Message("user", "1"),))], Sampling())
 
 
 def test_a_broken_config_is_named(copy: Path) -> None:
