@@ -23,6 +23,9 @@ class Order(Step):
         stages: for every order but ``staged``, how many equal stages the ranks are cut into.
         edges: for ``staged``, falling pass rates between stages; a prompt on an edge belongs to
             the easier stage.
+        batch: prompts in a training batch. Ranks are then given in blocks of so many: a block
+            holds the very prompts it would without, but its domains are spread over it. Prompts
+            held out later leave holes, so a pool that is split wants ``shard``'s ``batch`` too.
     """
 
     name: ClassVar[str] = "order"
@@ -31,6 +34,7 @@ class Order(Step):
     by: Literal["easy_to_hard", "frontier_first", "staged", "random"] = "easy_to_hard"
     stages: int = Field(default=3, ge=1, le=99)
     edges: tuple[float, ...] = (0.7, 0.3)
+    batch: int | None = Field(default=None, ge=1)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -56,7 +60,10 @@ class Order(Step):
             frame = frame.sort(key, "_tie", descending=[True, False], nulls_last=True)
             share = pl.int_range(pl.len()) * self.stages // pl.len()
             frame = frame.with_columns(share.cast(pl.Int32).alias("stage"))
-        frame = frame.drop("_tie").with_columns(
+        frame = frame.drop("_tie")
+        if self.batch:
+            frame = in_blocks(frame, self.batch, ctx.seed)
+        frame = frame.with_columns(
             pl.int_range(pl.len(), dtype=pl.Int64).alias("rank"), pl.lit(1.0).alias("weight")
         )
         sizes = frame.group_by("stage").agg(
@@ -66,6 +73,31 @@ class Order(Step):
             kept=Pool(frame),
             metrics={"by": self.by, "stages": cast(Metric, sizes.sort("stage").to_dicts())},
         )
+
+
+def in_blocks(frame: pl.DataFrame, batch: int, seed: int) -> pl.DataFrame:
+    """Spread the domains over each block of ``batch`` consecutive rows.
+
+    Block by block the rows are the same as before, so with batches of ``batch`` prompts in file
+    order every batch is one block. Inside a block, stages stay in order; within a stage, the k-th
+    of a domain's m rows goes to about (k + ½)/m of the way, ties and turns by hash.
+
+    Args:
+        frame: rows in curriculum order, with ``id``, ``domain`` and ``stage``.
+        batch: rows in a block; the last one may be shorter.
+        seed: the build's seed.
+    """
+    group = ["_block", "stage", "domain"]
+    turn = (pl.int_range(pl.len()) + 0.5) / pl.len()
+    return (
+        frame.with_columns(
+            (pl.int_range(pl.len()) // batch).alias("_block"), _tie(frame["id"], seed).alias("_tie")
+        )
+        .sort("_block", "stage", "_tie")
+        .with_columns(turn.over(group).alias("_turn"))
+        .sort("_block", "stage", "_turn", "_tie")
+        .drop("_block", "_turn", "_tie")
+    )
 
 
 def _tie(ids: pl.Series, seed: int) -> pl.Series:

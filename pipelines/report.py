@@ -1,84 +1,171 @@
-"""report.html: one self-contained page about a build. Everything from data is escaped."""
+"""report.html: one self-contained page about a build. Everything from data is escaped.
 
+The page loads nothing: style and script are inline and the only ones its content security policy
+allows, by their hashes. Records are HTML text that Jinja escaped; the script only hides, sorts and
+counts what is there, so the page reads without it too.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
+from curate.pipelines import report_figures as figures
 from curate.pipelines.files import write_bytes
-from curate.pipelines.ledger import Ledger
-from curate.pipelines.pool import REJECT_SCHEMA, read_parquet
+from curate.pipelines.report_records import policies, reject_groups, sample, text_limit
 from curate.pipelines.show import last_pool, share
-from curate.pipelines.step import Metric, rng
+from curate.pipelines.step import Metric
 
-N_SAMPLE = 40
-N_REJECTED = 40
+Row = dict[str, Any]
+
+#: Characters that would hide or reorder what a record really holds; shown as their escapes.
+_UNSEEN = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+#: Steps whose metrics tell about copies and leaks.
+_OVERLAP = re.compile(r"dedup|duplicate|decontam|contamin|overlap|leak")
 
 
 def write_report(build: Path, manifest: dict[str, Metric]) -> Path:
-    """Write ``report.html`` and return its path."""
-    summary = {"before": None, "after": None, **cast("dict[str, Any]", manifest["summary"])}
-    steps = {str(step["name"]): step for step in cast("list[dict[str, Any]]", manifest["steps"])}
-    rejected = read_parquet(build / "rejected.parquet", REJECT_SCHEMA, "rejected")
-    environment = Environment(
-        loader=PackageLoader("curate.data_cards", ""), autoescape=True, undefined=StrictUndefined
-    )
-    text = environment.get_template("report.html.jinja").render(
-        title=build.resolve().name,
-        m=manifest,
-        s=summary,
-        share=share,
-        bars=_bars(summary),
-        stages=steps["order"]["metrics"]["stages"] if "order" in steps else [],
-        sample=_sample(build),
-        rejected=_spread(rejected).to_dicts(),
-        n_rejected=len(rejected),
-    )
+    """Write ``report.html`` and return its path.
+
+    Args:
+        build: build directory; it may have stopped after any step.
+        manifest: its manifest.
+
+    Raises:
+        ConfigError: no step has finished yet.
+        PoolError: an artifact cannot be read.
+        CurateError: the page cannot be written.
+    """
     path = build / "report.html"
-    write_bytes(path, text.encode())
+    write_bytes(path, _page(build, cast(Row, manifest)).encode())
     return path
 
 
-def _bars(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    if not summary["before"] or not summary["before"]["p_hat_histogram"]:
-        return []
-    before = summary["before"]["p_hat_histogram"]
-    after = summary["after"]["p_hat_histogram"] or [0] * 10
-    top = max(*before, *after, 1)
-    return [
-        {
-            "x": 10 + 62 * i,
-            "label": f"{i / 10:.1f}–{(i + 1) / 10:.1f}",
-            "before": before[i],
-            "after": after[i],
-            "before_h": round(170 * before[i] / top, 1),
-            "after_h": round(170 * after[i] / top, 1),
-        }
-        for i in range(10)
-    ]
-
-
-def _sample(build: Path) -> list[dict[str, Any]]:
+def _page(build: Path, manifest: Row) -> str:
+    seed, steps = manifest.get("seed", 0), manifest["steps"]
     frame = last_pool(build)
-    order = rng(0, "report").permutation(len(frame))[:N_SAMPLE]
-    chosen = frame[sorted(order.tolist())] if len(frame) else frame
-    rollouts = (
-        Ledger(build / "rollouts").scan()
-        .filter(pl.col("prompt_id").is_in(chosen["id"].implode()))
-        .select("prompt_id", "sample", "verdict", "response")
-        .collect()
+    records = sample(build, frame, seed)
+    rejects = reject_groups(build, steps, seed)
+    summary = manifest["summary"]
+    return _environment().get_template("report.html.jinja").render(
+        title=build.resolve().name,
+        status=manifest.get("status", "unknown"),
+        recipe=manifest.get("recipe") or {},
+        policy=manifest.get("policy") or {},
+        versions=[(name, manifest.get(name)) for name in ("curate", "python", "verifiers", "seed")],
+        summary=summary,
+        before=summary.get("before") or {},
+        after=summary.get("after") or {},
+        sources=_sources(manifest),
+        steps=steps,
+        funnel=figures.funnel(steps),
+        histogram=figures.histogram(summary),
+        stages=figures.stages(frame),
+        composition=figures.composition(frame),
+        policies=policies(build),
+        measures=_measures(steps),
+        seconds=sum(step["seconds"] for step in steps),
+        overlap=[step for step in steps if _OVERLAP.search(step["name"]) and step["metrics"]],
+        rejects=rejects,
+        records=records,
+        n_records=len(frame),
+        options={name: _options(records, name) for name in ("stage", "kind", "domain")},
+        limit=text_limit([*records, *rejects]),
     )  # fmt: skip
-    return [
-        {
-            **row,
-            "rollouts": rollouts.filter(pl.col("prompt_id") == row["id"]).sort("sample").to_dicts(),
-        }
-        for row in chosen.to_dicts()
-    ]
 
 
-def _spread(rejected: pl.DataFrame) -> pl.DataFrame:
-    """A few of every reason rather than many of the first."""
-    each = pl.int_range(pl.len()).over("step", "reason")
-    return rejected.filter(each < 8).head(N_REJECTED)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("curate.data_cards", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "csp": _csp, "share": share, "number": _number, "percent": _percent, "facts": figures.facts,
+    }  # fmt: skip
+    return environment
+
+
+def _visible(value: object) -> object:
+    """Text with unseen characters spelled out; anything else, markup too, as it is."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return "" if value is None else value
+    return _UNSEEN.sub(
+        lambda match: f"\\x{ord(match[0]):02x}" if match[0] < "\xff" else f"\\u{ord(match[0]):04x}",
+        value,
+    )
+
+
+def _csp(text: str) -> str:
+    """The source expression that allows exactly this inline style or script."""
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def _number(value: float | None, digits: int = 0) -> str:
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def _sources(manifest: Row) -> list[Row]:
+    """What was read: the manifest's sources, with the rows that the curator counted in each."""
+    listed = manifest.get("sources") or [manifest.get("source") or {}]
+    counted: Row = {}
+    for step in manifest["steps"]:
+        found = step["metrics"].get("sources")
+        counted |= found if isinstance(found, dict) else {}
+    names = ("name", "uri", "revision", "digest", "license", "weight", "rows", "prompts")
+    rows = []
+    for source in listed:
+        counts = counted.get(source.get("name")) or {}
+        rows.append(
+            {
+                **{name: source.get(name) for name in names},
+                "rows": source.get("rows", counts.get("read")),
+                "prompts": source.get("prompts", counts.get("prompts")),
+            }
+        )
+    return rows
+
+
+def _measures(steps: Sequence[Row]) -> list[Row]:
+    """What every measuring step spent; rollouts it did not generate came from cache or ledger."""
+    rows = []
+    for step in steps:
+        metrics: Mapping[str, Any] = step["metrics"]
+        rollouts = metrics.get("rollouts")
+        if not isinstance(rollouts, int):
+            continue
+        made = metrics.get("generated")
+        rows.append(
+            {
+                "name": step["name"],
+                "rollouts": rollouts,
+                "generated": made,
+                "cached": None if made is None else max(0, rollouts - made),
+                "seconds": metrics.get("seconds_generating", step["seconds"]),
+                **{
+                    name: metrics.get(name)
+                    for name in ("policy", "tokens", "truncated", "frontier_prompts")
+                },
+            }
+        )
+    return rows
+
+
+def _options(records: Sequence[Row], name: str) -> list[object]:
+    """The values a filter offers."""
+    return sorted({row[name] for row in records if row[name] is not None})

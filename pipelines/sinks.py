@@ -8,15 +8,17 @@ locks its type to null.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import orjson
 import polars as pl
 import pyarrow as pa
 
 from curate.pipelines.pool import verifier_arguments
+from curate.verifiers.rewards import label
 
 Prepare: TypeAlias = Callable[[pl.DataFrame], pl.DataFrame]
+FileKind: TypeAlias = Literal["parquet", "jsonl"]
 
 _CHAT = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 
@@ -44,12 +46,15 @@ class Sink:
         optional: columns left out when null in every row.
         prepare: frame with pool columns plus ``prompt`` (chat) and ``verifier_args`` (JSON text)
             → frame with at least the schema's columns.
+        files: file kinds the trainer reads, the one to recommend first. Where a gold has a column
+            of its own that is Parquet: from JSON, ``datasets`` makes a column of dates timestamps.
     """
 
     name: str
     schema: pa.Schema
     optional: frozenset[str]
     prepare: Prepare
+    files: tuple[FileKind, ...] = ("parquet", "jsonl")
 
     def table(self, frame: pl.DataFrame) -> pa.Table:
         """The Arrow table of these prompts, in their order."""
@@ -101,25 +106,99 @@ def _trl(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _verl(frame: pl.DataFrame) -> pl.DataFrame:
-    about = ["kind", "verifier_args", *_VERL_ABOUT]
     return frame.with_columns(
         pl.lit("curate").alias("data_source"),
         pl.coalesce("domain", "kind").alias("ability"),
         pl.struct(pl.lit("rule").alias("style"), pl.col("answer").alias("ground_truth")).alias(
             "reward_model"
         ),
-        pl.struct("split", pl.col("rank").alias("index"), pl.col("id").alias("prompt_id"), "stage",
-                  *about).alias("extra_info"),
-    )  # fmt: skip
+        _extra_info(),
+    )
+
+
+def _extra_info() -> pl.Expr:
+    place = [pl.col("rank").alias("index"), pl.col("id").alias("prompt_id")]
+    about = ["stage", "kind", "verifier_args", *_EXTRA_ABOUT]
+    return pl.struct("split", *place, *about).alias("extra_info")
+
+
+def _skyrl(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(
+        pl.lit("curate").alias("data_source"),
+        pl.lit("curate").alias("env_class"),
+        pl.struct(pl.lit("rule").alias("method"), pl.col("answer").alias("ground_truth")).alias(
+            "reward_spec"
+        ),
+        _extra_info(),
+    )
+
+
+def _openrlhf(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(
+        _labels(frame).alias("label"),
+        pl.coalesce("domain", "kind").alias("datasource"),
+        pl.col("id").alias("prompt_id"),
+    )
+
+
+def _open_instruct(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(
+        pl.col("prompt").alias("messages"),
+        _labels(frame).alias("ground_truth"),
+        pl.lit("curate").alias("dataset"),
+        pl.col("id").alias("prompt_id"),
+    )
+
+
+def _nemo_rl(frame: pl.DataFrame) -> pl.DataFrame:
+    # ResponseDataset takes one user turn, so a system message goes in front of the question.
+    return frame.with_columns(
+        pl.concat_str("system", "question", separator="\n\n", ignore_nulls=True).alias("input"),
+        _labels(frame).alias("output"),
+        pl.col("id").alias("prompt_id"),
+    )
+
+
+def _prime_rl(frame: pl.DataFrame) -> pl.DataFrame:
+    columns = ("id", "kind", "verifier_args", "rank", "stage", "split")
+    told = [
+        {"args": orjson.loads(args), "kind": kind, "prompt_id": key, "rank": rank, "split": split,
+         "stage": stage}
+        for key, kind, args, rank, stage, split in frame.select(columns).iter_rows()
+    ]  # fmt: skip
+    return frame.with_columns(
+        pl.Series("info", [orjson.dumps(value).decode() for value in told], dtype=pl.String()),
+        pl.coalesce("domain", "kind").alias("task"),
+    )
+
+
+def _labels(frame: pl.DataFrame) -> pl.Series:
+    triples = frame.select("answer", "kind", "verifier_args").iter_rows()
+    return pl.Series("label", [label(*triple) for triple in triples], dtype=pl.String())
 
 
 # One struct for every domain and build, so that shards of different pools concatenate.
-_VERL_ABOUT = {
+_EXTRA_ABOUT = {
     "source": pa.string(),
     "policy": pa.string(),
     "p_hat": pa.float64(),
     "q_hat": pa.float64(),
 }
+
+_EXTRA = pa.struct(
+    [
+        ("split", pa.string()),
+        ("index", pa.int64()),
+        ("prompt_id", pa.string()),
+        ("stage", pa.int32()),
+        ("kind", pa.string()),
+        ("verifier_args", pa.string()),
+        *_EXTRA_ABOUT.items(),
+    ]
+)
+
+#: Where a row stands, for formats that have no struct for it.
+_PLACE = [("prompt_id", pa.string()), ("rank", pa.int64()), ("stage", pa.int32())]
 
 SINKS: dict[str, Sink] = {
     sink.name: sink
@@ -133,9 +212,7 @@ SINKS: dict[str, Sink] = {
                     ("answer", pa.string()),
                     ("kind", pa.string()),
                     ("verifier_args", pa.string()),
-                    ("prompt_id", pa.string()),
-                    ("rank", pa.int64()),
-                    ("stage", pa.int32()),
+                    *_PLACE,
                     *_ABOUT.items(),
                 ]
             ),
@@ -153,24 +230,76 @@ SINKS: dict[str, Sink] = {
                         "reward_model",
                         pa.struct([("style", pa.string()), ("ground_truth", pa.string())]),
                     ),
-                    (
-                        "extra_info",
-                        pa.struct(
-                            [
-                                ("split", pa.string()),
-                                ("index", pa.int64()),
-                                ("prompt_id", pa.string()),
-                                ("stage", pa.int32()),
-                                ("kind", pa.string()),
-                                ("verifier_args", pa.string()),
-                                *_VERL_ABOUT.items(),
-                            ]
-                        ),
-                    ),
+                    ("extra_info", _EXTRA),
                 ]
             ),
             frozenset(),
             _verl,
+        ),
+        Sink(
+            "openrlhf",
+            pa.schema(
+                [
+                    ("prompt", _CHAT),
+                    ("label", pa.string()),
+                    ("datasource", pa.string()),
+                    *_PLACE,
+                ]
+            ),
+            frozenset(),
+            _openrlhf,
+            ("jsonl", "parquet"),
+        ),
+        Sink(
+            "open-instruct",
+            pa.schema(
+                [
+                    ("messages", _CHAT),
+                    ("ground_truth", pa.string()),
+                    ("dataset", pa.string()),
+                    *_PLACE,
+                ]
+            ),
+            frozenset(),
+            _open_instruct,
+            ("jsonl", "parquet"),
+        ),
+        Sink(
+            "skyrl",
+            pa.schema(
+                [
+                    ("data_source", pa.string()),
+                    ("prompt", _CHAT),
+                    ("env_class", pa.string()),
+                    (
+                        "reward_spec",
+                        pa.struct([("method", pa.string()), ("ground_truth", pa.string())]),
+                    ),
+                    ("extra_info", _EXTRA),
+                ]
+            ),
+            frozenset(),
+            _skyrl,
+        ),
+        Sink(
+            "nemo-rl",
+            pa.schema([("input", pa.string()), ("output", pa.string()), *_PLACE]),
+            frozenset(),
+            _nemo_rl,
+            ("jsonl",),
+        ),
+        Sink(
+            "prime-rl",
+            pa.schema(
+                [
+                    ("prompt", _CHAT),
+                    ("answer", pa.string()),
+                    ("info", pa.string()),
+                    ("task", pa.string()),
+                ]
+            ),
+            frozenset(),
+            _prime_rl,
         ),
     )
 }

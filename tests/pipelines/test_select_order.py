@@ -127,3 +127,34 @@ def test_another_seed_breaks_ties_another_way(make_pool, context) -> None:
     order = Order(by="easy_to_hard")
     one, other = (order.run(pool, context(seed=seed)).kept.frame["id"] for seed in (0, 1))
     assert list(one) != list(other)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@given(
+    st.lists(st.none() | st.integers(0, 8), min_size=1, max_size=40),
+    st.sampled_from(["easy_to_hard", "frontier_first", "staged", "random"]),
+    st.integers(1, 12),
+    st.data(),
+)
+def test_every_block_is_the_same_slice_of_the_order(
+    make_pool, context, counts, by, batch, data
+) -> None:
+    n = len(counts)
+    some = st.lists(st.sampled_from(["a", "b", None]), min_size=n, max_size=n)
+    pool = measured(make_pool(n, domain=data.draw(some)), counts)
+    plain = Order(by=by).run(pool, context()).kept.frame
+    blocks = Order(by=by, batch=batch).run(pool, context()).kept.frame
+    for start in range(0, n, batch):
+        assert set(plain["id"][start : start + batch]) == set(blocks["id"][start : start + batch])
+    assert dict(zip(plain["id"], plain["stage"], strict=True)) == dict(
+        zip(blocks["id"], blocks["stage"], strict=True)
+    )
+    assert blocks["stage"].is_sorted()
+    assert list(blocks["rank"]) == list(range(n))
+
+
+def test_domains_are_spread_over_a_block(make_pool, context) -> None:
+    pool = make_pool(12, domain=["a"] * 8 + ["b"] * 4)
+    frame = Order(by="random", stages=1, batch=12).run(pool, context()).kept.frame
+    for start in range(0, 12, 3):
+        assert sorted(frame["domain"][start : start + 3]) == ["a", "a", "b"]
