@@ -7,7 +7,9 @@ BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 OUT    ?= builds/demo
 
-.PHONY: demo test clean
+VLLM_VENV ?= .venv-vllm
+
+.PHONY: demo test test-vllm clean
 
 $(BIN)/.ready: pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "needs $(PYTHON); set PYTHON=…"; exit 1; }
@@ -25,5 +27,11 @@ test: $(BIN)/.ready  ## lint, types and the whole default suite
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
 
+$(VLLM_VENV)/.ready: pyproject.toml .ci/vllm
+	PYTHON="$(PYTHON)" TORCH="$(TORCH)" .ci/vllm $(VLLM_VENV)
+
+test-vllm: $(VLLM_VENV)/.ready  ## the vLLM engine, offline and served, in a venv of its own
+	$(VLLM_VENV)/bin/python -m pytest -m vllm tests/engines/test_vllm_engine.py
+
 clean:
-	rm -rf $(VENV) builds build dist *.egg-info
+	rm -rf $(VENV) $(VLLM_VENV) builds build dist *.egg-info

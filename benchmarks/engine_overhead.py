@@ -16,7 +16,7 @@ from typing import Any
 from curate.engines.api import Message, Request, Sampling
 from curate.engines.batching import plan
 from curate.engines.decode import _ends
-from curate.engines.models import resolve_model
+from curate.engines.models import resolve_local
 from curate.engines.prompts import render
 from curate.engines.transformers_engine import TransformersEngine, choose_device
 
@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=48)
     given = parser.parse_args()
     device = choose_device(None)
-    engine = TransformersEngine(resolve_model(given.policy), device, BATCH[device])
+    engine = TransformersEngine(resolve_local(given.policy), device, BATCH[device])
     for label, n, temperature in (("greedy, n=1", 1, 0.0), ("sampled, n=8", 8, 1.0)):
         asked = requests(given.prompts, n)
         # Plain `generate` takes whole prompts; batches must hold as many sequences for both.
