@@ -7,11 +7,12 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar, cast
 
 import typer
 
 if TYPE_CHECKING:
+    from curate.engines.models import EngineName
     from curate.pipelines.session import BuildSpec
     from curate.pipelines.step import Metric, Progress
 
@@ -69,7 +70,11 @@ def build(
     ] = None,
     recipe: Annotated[str, typer.Option(help="Built-in recipe or a .yaml path.")] = "frontier",
     policy: Annotated[
-        str, typer.Option(help="tiny, smollm2, a model folder, or a hub id.")
+        str,
+        typer.Option(
+            help="tiny, smollm2, a model folder, a hub id, or http://HOST:PORT/v1[#MODEL] of an "
+            "OpenAI-compatible server (key in OPENAI_API_KEY)."
+        ),
     ] = "tiny",
     revision: Annotated[str | None, typer.Option(help="Model revision.")] = None,
     question: Annotated[str | None, typer.Option(help="Column that holds the question.")] = None,
@@ -90,6 +95,12 @@ def build(
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="step.field=VALUE over the recipe's; may be repeated."),
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="transformers, vllm or openai [default: chosen].")
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Requests to a server at once.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda [default: chosen].")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Sequences at once.")] = None,
@@ -124,6 +135,8 @@ def build(
         settings=settings,
         policy=policy,
         revision=revision,
+        engine=_engine(engine),
+        concurrency=concurrency,
         device=device,
         batch_size=batch_size,
         cache=cache or _cache_folder() / "completions.sqlite",
@@ -182,6 +195,37 @@ def report(build_: Annotated[Path, typer.Argument(metavar="BUILD")]) -> None:
     manifest = read_manifest(build_)
     typer.echo(write_card(build_, manifest))
     typer.echo(write_report(build_, manifest))
+
+
+@app.command("verify-export")
+@reported
+def verify_export_(
+    shards: Annotated[Path, typer.Argument(help="A build, its shards, or one trainer's folder.")],
+    trainer: Annotated[str, typer.Option(help="Whose way to load the files.")],
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Try the rewards of so many rows [default: all].")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of --sample.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Load shards as a trainer does; check schema, order, lineage and rewards. Exit 1 on a failure.
+
+    Example: curate verify-export builds/demo --trainer verl
+    """
+    from curate.pipelines.verify_export import verify_export
+
+    report = verify_export(shards, trainer, sample, seed)
+    if as_json:
+        typer.echo(json.dumps(report.as_dict(), ensure_ascii=False))
+    else:
+        for check in report.checks:
+            typer.echo(f"{'ok  ' if check.ok else 'FAIL'} {check.name}: {check.detail}")
+            for failure in check.failures[:10]:
+                typer.echo(f"       {failure}")
+            if len(check.failures) > 10:
+                typer.echo(f"       and {len(check.failures) - 10} more (--json lists all)")
+    if not report.ok:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -253,6 +297,14 @@ def _default_out(sources: list[str], recipe: str) -> Path:
     return Path("builds") / "-".join([*words, Path(recipe).stem])
 
 
+def _engine(name: str | None) -> "EngineName | None":
+    from curate.pipelines.errors import UsageError
+
+    if name is None or name in {"transformers", "vllm", "openai"}:
+        return cast("EngineName | None", name)
+    raise UsageError(f"--engine {name!r}: give transformers, vllm or openai")
+
+
 def _cache_folder() -> Path:
     base = os.environ.get("CURATE_CACHE")
     if base:
@@ -267,10 +319,10 @@ def _run_build(spec: "BuildSpec", progress: "Progress") -> "dict[str, Metric]":
             os.environ.setdefault(name, value)
         from curate.flows.prefect_build import build_under_prefect
 
-        return build_under_prefect(spec, progress)
+        return build_under_prefect(spec, progress, os.environ.get("OPENAI_API_KEY"))
     from curate.flows.build import build as build_flow
 
-    return build_flow(spec, progress)
+    return build_flow(spec, progress, api_key=os.environ.get("OPENAI_API_KEY"))
 
 
 _QUIET = {

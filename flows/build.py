@@ -25,7 +25,10 @@ def call(name: str, work: Work, ref: PoolRef | None) -> PoolRef:
 
 
 def build(
-    spec: BuildSpec, progress: Progress | None = None, submit: Submit = call
+    spec: BuildSpec,
+    progress: Progress | None = None,
+    submit: Submit = call,
+    api_key: str | None = None,
 ) -> dict[str, Metric]:
     """Build a pool.
 
@@ -33,6 +36,7 @@ def build(
         spec: what to build.
         progress: reporter.
         submit: how a step is run.
+        api_key: the model server's.
 
     Returns:
         The finished build's manifest.
@@ -40,7 +44,7 @@ def build(
     Raises:
         CurateError: what stopped the build; what was finished stays and is reused by a rerun.
     """
-    with open_session(spec, progress) as session:
+    with open_session(spec, progress, api_key) as session:
         ref: PoolRef | None = None
         for index, step in enumerate(session.recipe.steps, start=1):
             try:

@@ -23,12 +23,15 @@ def as_task(name: str, work: Work, ref: PoolRef | None) -> PoolRef:
     return configured(run)(ref)
 
 
-def build_under_prefect(spec: BuildSpec, progress: Progress | None = None) -> dict[str, Metric]:
+def build_under_prefect(
+    spec: BuildSpec, progress: Progress | None = None, api_key: str | None = None
+) -> dict[str, Metric]:
     """Run ``build`` as the flow ``curate-build`` against the configured Prefect API.
 
     Args:
         spec: what to build; shown as the flow run's parameters.
         progress: reporter.
+        api_key: the model server's; not among the parameters that the server shows.
     """
 
     @flow(
@@ -38,6 +41,6 @@ def build_under_prefect(spec: BuildSpec, progress: Progress | None = None) -> di
         validate_parameters=False,
     )
     def curate_build(spec: BuildSpec) -> dict[str, Metric]:
-        return build(spec, progress, submit=as_task)
+        return build(spec, progress, submit=as_task, api_key=api_key)
 
     return curate_build(spec)

@@ -56,9 +56,9 @@ def _front_matter(build: Path, frame: pl.DataFrame, steps: dict[str, dict[str, A
             "config_name": name,
             **({"default": True} if name == formats[0] else {}),
             "data_files": [
-                {"split": split, "path": f"shards/{name}/{split}/ordered-part-*.parquet"}
+                {"split": split, "path": f"shards/{name}/{split}/ordered-part-*.{kind}"}
                 for split in ("train", "validation")
-                if (build / "shards" / name / split).is_dir()
+                for kind in _kinds(build / "shards" / name / split)
             ],
         }
         for name in formats
@@ -77,6 +77,11 @@ def _front_matter(build: Path, frame: pl.DataFrame, steps: dict[str, dict[str, A
         sort_keys=False,
         allow_unicode=True,
     )
+
+
+def _kinds(folder: Path) -> list[str]:
+    """The file type to load a split from, as a list of one, or of none when it has no files."""
+    return [k for k in ("parquet", "jsonl") if any(folder.glob(f"ordered-part-*.{k}"))][:1]
 
 
 def _about(source: dict[str, Any]) -> dict[str, str]:

@@ -196,7 +196,7 @@ def sketches(
     texts: pl.Series, length: int, advance: Callable[[int], object] = lambda rows: None
 ) -> npt.NDArray[np.uint32]:
     """MinHash sketches, uint32 [n, ``PERMUTATIONS``]."""
-    from rensa import RMinHash  # type: ignore[import-untyped]
+    from rensa import RMinHash
 
     out = np.empty((len(texts), PERMUTATIONS), np.uint32)
     for start in range(0, len(texts), _ROWS_AT_ONCE):

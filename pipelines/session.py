@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from curate import __version__
 from curate.engines.api import Engine
-from curate.engines.models import open_engine, resolve_model
+from curate.engines.models import EngineName, open_engine, resolve_model
 from curate.pipelines.card import write_card
 from curate.pipelines.errors import ConfigError, PoolError
 from curate.pipelines.mixture import Mixture, SourceSpec, open_mixture
@@ -42,12 +42,14 @@ class BuildSpec(BaseModel):
         settings: step → setting → value, laid over the recipe's.
         policy: model to measure with; None only for recipes that measure nothing.
         revision: model revision.
+        engine: what runs the policy, or None to choose.
         device: ``cpu``, ``cuda``, or None to choose.
         batch_size: sequences at once, or None to choose.
         cache: completion cache file, or None for no cache.
         seed: the build's seed.
         limit: read at most this many rows of each source.
         workers: verifier processes.
+        concurrency: most requests to a server at once, or None for the default.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -58,12 +60,14 @@ class BuildSpec(BaseModel):
     settings: dict[str, dict[str, object]] = Field(default_factory=dict)
     policy: str | None = "tiny"
     revision: str | None = None
+    engine: EngineName | None = None
     device: str | None = None
     batch_size: int | None = Field(default=None, ge=1)
     cache: Path | None = None
     seed: int = 0
     limit: int | None = Field(default=None, ge=1)
     workers: int = Field(default=2, ge=1)
+    concurrency: int | None = Field(default=None, ge=1)
 
     @field_validator("source", mode="before")
     @classmethod
@@ -217,8 +221,15 @@ def check_conservation(step: str, rows_in: int, result: StepResult) -> None:
 
 
 @contextmanager
-def open_session(spec: BuildSpec, progress: Progress | None = None) -> Iterator[Session]:
+def open_session(
+    spec: BuildSpec, progress: Progress | None = None, api_key: str | None = None
+) -> Iterator[Session]:
     """Check everything that can be checked before work, take the lock, open what is needed.
+
+    Args:
+        spec: what to build.
+        progress: reporter.
+        api_key: the model server's; no part of the spec, which is stored and shown.
 
     Raises:
         ConfigError: recipe, settings, columns or folder are wrong.
@@ -229,12 +240,20 @@ def open_session(spec: BuildSpec, progress: Progress | None = None) -> Iterator[
     needs_engine = any("engine" in step.needs for step in recipe.steps)
     if needs_engine and spec.policy is None:
         raise ConfigError(f"recipe {recipe.name!r} measures prompts: give --policy")
-    model = resolve_model(cast(str, spec.policy), spec.revision) if needs_engine else None
+    model = resolve_model(cast(str, spec.policy), spec.revision, api_key) if needs_engine else None
     source = open_mixture(spec.source or recipe.sources, spec.limit)
     store = Store(spec.out)
     with store.lock():
         engine = (
-            open_engine(model, cache=spec.cache, device=spec.device, batch_size=spec.batch_size)
+            open_engine(
+                model,
+                cache=spec.cache,
+                engine=spec.engine,
+                device=spec.device,
+                batch_size=spec.batch_size,
+                api_key=api_key,
+                concurrency=spec.concurrency,
+            )
             if model
             else None
         )
