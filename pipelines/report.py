@@ -23,6 +23,10 @@ from curate.pipelines.step import Metric
 
 Row = dict[str, Any]
 
+#: Records shown: the most for which the page is no larger than ``MAX_BYTES``.
+SAMPLE_SIZES = (200, 100, 50, 20)
+MAX_BYTES = 3_000_000
+
 #: Characters that would hide or reorder what a record really holds; shown as their escapes.
 _UNSEEN = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -44,14 +48,18 @@ def write_report(build: Path, manifest: dict[str, Metric]) -> Path:
         CurateError: the page cannot be written.
     """
     path = build / "report.html"
-    write_bytes(path, _page(build, cast(Row, manifest)).encode())
+    for n in SAMPLE_SIZES:
+        page = _page(build, cast(Row, manifest), n).encode()
+        if len(page) <= MAX_BYTES:
+            break
+    write_bytes(path, page)
     return path
 
 
-def _page(build: Path, manifest: Row) -> str:
+def _page(build: Path, manifest: Row, n: int) -> str:
     seed, steps = manifest.get("seed", 0), manifest["steps"]
     frame = last_pool(build)
-    records = sample(build, frame, seed)
+    records = sample(build, frame, n, seed)
     rejects = reject_groups(build, steps, seed)
     summary = manifest["summary"]
     return _environment().get_template("report.html.jinja").render(

@@ -12,6 +12,7 @@ Row = dict[str, Any]
 PLOT_HEIGHT = 200
 _STRIP_BINS = 20
 _MAX_VALUES = 8
+_VALUE = 80
 _MAX_FACTS = 200
 #: What a pool is made of, in the order shown; the column's null has a name of its own.
 _COMPOSITION = (
@@ -144,7 +145,7 @@ def composition(frame: pl.DataFrame) -> list[Row]:
         if len(counts) < 2 and (column != "kind" or not counts):
             continue
         shown, rest = counts[:_MAX_VALUES], counts[_MAX_VALUES:]
-        rows = [(("not stated" if value is None else value), n) for value, n in shown]
+        rows = [(("not stated" if value is None else value[:_VALUE]), n) for value, n in shown]
         if rest:
             rows.append((f"{len(rest):,} others", sum(n for _, n in rest)))
         found.append(

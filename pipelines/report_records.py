@@ -14,7 +14,6 @@ from curate.pipelines.measure import frontier
 from curate.pipelines.pool import REJECT_SCHEMA
 from curate.pipelines.step import rng
 
-N_SAMPLE = 200
 #: Rollouts shown of one record; the tallies count all of them.
 N_ROLLOUTS = 16
 #: Examples of one reject reason, and reasons that get examples.
@@ -23,6 +22,10 @@ N_REASONS = 40
 #: Bytes of escaped record text in one page, and the lengths texts may be cut to for it.
 TEXT_BUDGET = 1_500_000
 LIMITS = (4000, 2000, 1000, 500, 250, 100)
+#: Fields that hold texts; every other string is a label and is cut to ``LABEL`` characters.
+TEXTS = frozenset({"question", "answer", "system", "metadata", "verifier_options", "response",
+                   "record", "detail"})  # fmt: skip
+LABEL = 80
 
 #: Rollouts under one setting share a pass rate; across settings they must not be added up.
 SETTING = ["policy", "revision", "template", "strategy", "temperature", "top_p", "max_tokens"]
@@ -53,12 +56,12 @@ def spread(frame: pl.DataFrame, n: int, seed: int) -> pl.DataFrame:
     return frame[rows["row"].sort()]
 
 
-def sample(build: Path, frame: pl.DataFrame, seed: int) -> list[Row]:
-    """Records of ``frame`` with their rollouts, ready for the page."""
-    chosen = spread(frame, N_SAMPLE, seed)
+def sample(build: Path, frame: pl.DataFrame, n: int, seed: int) -> list[Row]:
+    """At most ``n`` records of ``frame`` with their rollouts, ready for the page."""
+    chosen = spread(frame, n, seed)
     draws = rollouts_of(build, chosen["id"])
     return [
-        {**row, "mixed": mixed, "draws": draws.get(row["id"], [])}
+        {**labelled(row), "mixed": mixed, "draws": draws.get(row["id"], [])}
         for row, mixed in zip(chosen.to_dicts(), chosen.select(frontier()).to_series(), strict=True)
     ]
 
@@ -89,11 +92,11 @@ def rollouts_of(build: Path, ids: pl.Series) -> dict[str, list[Row]]:
     for key, part in drawn.with_columns(shown=shown).group_by(keys, maintain_order=True):
         groups.setdefault(cast(str, key[0]), []).append(
             {
-                **dict(zip(SETTING, key[1:], strict=True)),
+                **labelled(dict(zip(SETTING, key[1:], strict=True))),
                 "n": len(part),
                 "correct": int((part["verdict"] == "correct").sum()),
                 "error": int((part["verdict"] == "error").sum()),
-                "shown": part.filter("shown").to_dicts(),
+                "shown": [labelled(row) for row in part.filter("shown").to_dicts()],
             }
         )
     return groups
@@ -121,7 +124,7 @@ def policies(build: Path) -> list[Row]:
     judged = pl.col("rollouts") - pl.col("error")
     mixed = (pl.col("correct") > 0) & (pl.col("correct") < judged)
     counts = ("rollouts", "correct", "error", "truncated", "tokens")
-    return (
+    rows = (
         prompts.group_by(SETTING)
         .agg(
             pl.len().alias("prompts"),
@@ -132,6 +135,17 @@ def policies(build: Path) -> list[Row]:
         .collect()
         .to_dicts()
     )
+    return [labelled(row) for row in rows]
+
+
+def labelled(row: Row) -> Row:
+    """``row`` with its labels cut to ``LABEL`` characters and an ellipsis."""
+    return {
+        name: f"{value[:LABEL]}…"
+        if isinstance(value, str) and len(value) > LABEL and name not in TEXTS
+        else value
+        for name, value in row.items()
+    }
 
 
 def reject_groups(build: Path, steps: Sequence[Row], seed: int) -> list[Row]:
@@ -158,10 +172,10 @@ def reject_groups(build: Path, steps: Sequence[Row], seed: int) -> list[Row]:
     for place, group in enumerate(groups):
         examples = group["examples"] if place < N_REASONS else []
         group["examples"] = [
-            {**row, "record": _readable(row["record"]), "draws": draws.get(row["id"], [])}
+            {**labelled(row), "record": _readable(row["record"]), "draws": draws.get(row["id"], [])}
             for row in examples
         ]
-    return groups
+    return [labelled(group) for group in groups]
 
 
 def _examples(artifact: Path, seed: int) -> pl.DataFrame:
