@@ -197,6 +197,68 @@ def report(build_: Annotated[Path, typer.Argument(metavar="BUILD")]) -> None:
     typer.echo(write_report(build_, manifest))
 
 
+@app.command()
+@reported
+def reverify(
+    build_: Annotated[Path, typer.Argument(metavar="BUILD", help="A build directory.")],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="step.field=VALUE over the build's; may be repeated."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge a build's stored rollouts again, and redo all that follows; nothing is generated.
+
+    For when a verifier, a verifier option or a gold in the source has changed.
+
+    Example: curate reverify builds/demo
+    """
+    from rich.console import Console
+
+    from curate.pipelines.again import stored_spec, verdict_figures
+    from curate.pipelines.progress import reporter
+    from curate.pipelines.recipe import parse_settings
+    from curate.pipelines.session import BuildSpec
+
+    fields = stored_spec(build_)
+    settings = {name: dict(values) for name, values in fields["settings"].items()}
+    for step, values in parse_settings(set_ or []).items():
+        _lay(settings, step, values)
+    spec = BuildSpec.model_validate({**fields, "settings": settings, "replay": True})
+    figures = verdict_figures(_run_build(spec, reporter(Console(stderr=True))))
+    if as_json:
+        typer.echo(json.dumps(figures, ensure_ascii=False))
+    else:
+        for name, value in figures.items():
+            typer.echo(f"{name:17} {json.dumps(value, ensure_ascii=False)}")
+
+
+@app.command()
+@reported
+def measure(
+    build_: Annotated[Path, typer.Argument(metavar="BUILD", help="A build directory.")],
+    more: Annotated[int, typer.Option(min=1, help="Rollouts to add to every prompt.")],
+    as_json: AsJson = False,
+) -> None:
+    """Add rollouts to those a build has, and redo all that follows.
+
+    Example: curate measure builds/demo --more 8
+    """
+    from rich.console import Console
+
+    from curate.pipelines.again import further
+    from curate.pipelines.progress import reporter
+    from curate.pipelines.session import BuildSpec
+    from curate.pipelines.show import closing_table
+
+    spec = BuildSpec.model_validate(further(build_, more))
+    manifest = _run_build(spec, reporter(Console(stderr=True)))
+    if as_json:
+        typer.echo(json.dumps(manifest, ensure_ascii=False))
+    else:
+        closing_table(manifest, spec.out, Console())
+
+
 @app.command("verify-export")
 @reported
 def verify_export_(

@@ -13,11 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from curate import __version__
 from curate.engines.api import Engine
 from curate.engines.models import EngineName, open_engine, resolve_model
+from curate.pipelines.again import stored_rollouts
 from curate.pipelines.card import write_card
 from curate.pipelines.errors import ConfigError, PoolError
 from curate.pipelines.mixture import Mixture, SourceSpec, open_mixture
 from curate.pipelines.pool import Pool
 from curate.pipelines.recipe import Recipe, load_recipe
+from curate.pipelines.replay import Replay
 from curate.pipelines.report import write_report
 from curate.pipelines.step import (
     Context,
@@ -50,6 +52,7 @@ class BuildSpec(BaseModel):
         limit: read at most this many rows of each source.
         workers: verifier processes.
         concurrency: most requests to a server at once, or None for the default.
+        replay: take every rollout from the build's ledger; no model is opened.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,6 +71,7 @@ class BuildSpec(BaseModel):
     limit: int | None = Field(default=None, ge=1)
     workers: int = Field(default=2, ge=1)
     concurrency: int | None = Field(default=None, ge=1)
+    replay: bool = False
 
     @field_validator("source", mode="before")
     @classmethod
@@ -86,7 +90,7 @@ class Session:
     recipe: Recipe
     store: Store
     source: Mixture
-    engine: Engine | None
+    engine: Engine | Replay | None
     progress: Progress
     refs: list[PoolRef] = field(default_factory=list)
     records: list[dict[str, Metric]] = field(default_factory=list)
@@ -191,6 +195,7 @@ class Session:
             },
             "sources": cast(Metric, self.source.records()),
             "limit": self.spec.limit,
+            "spec": self.spec.model_dump(mode="json", exclude={"replay", "out"}),
             "policy": {
                 "name": identity.model,
                 "revision": identity.revision,
@@ -240,12 +245,16 @@ def open_session(
     needs_engine = any("engine" in step.needs for step in recipe.steps)
     if needs_engine and spec.policy is None:
         raise ConfigError(f"recipe {recipe.name!r} measures prompts: give --policy")
-    model = resolve_model(cast(str, spec.policy), spec.revision, api_key) if needs_engine else None
+    opens = needs_engine and not spec.replay
+    model = resolve_model(cast(str, spec.policy), spec.revision, api_key) if opens else None
     source = open_mixture(spec.source or recipe.sources, spec.limit)
     store = Store(spec.out)
     with store.lock():
-        engine = (
-            open_engine(
+        engine: Engine | Replay | None = None
+        if spec.replay and needs_engine:
+            engine = stored_rollouts(store)
+        elif model:
+            engine = open_engine(
                 model,
                 cache=spec.cache,
                 engine=spec.engine,
@@ -254,9 +263,6 @@ def open_session(
                 api_key=api_key,
                 concurrency=spec.concurrency,
             )
-            if model
-            else None
-        )
         session = Session(spec, recipe, store, source, engine, progress or SilentProgress())
         try:
             yield session
