@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import yaml
 from pydantic import ValidationError
@@ -112,7 +112,7 @@ def load_recipe(name: str, overrides: Mapping[str, Mapping[str, object]] | None 
     steps = []
     for index, entry in enumerate(document["steps"]):
         word, settings = _entry(entry, lines.at(("steps", index)))
-        settings = _merge(settings, left.pop(word, {}))
+        settings = merge(settings, left.pop(word, {}))
         steps.append(_configure(word, settings, lines, index))
     if left:
         raise ConfigError(
@@ -144,17 +144,18 @@ def parse_settings(assignments: Sequence[str]) -> dict[str, dict[str, object]]:
             raise ConfigError(f"--set {assignment!r}: value is not YAML") from error
         for word in reversed(words[1:]):
             value = {word: value}
-        result[words[0]] = _merge(result.get(words[0], {}), cast(Settings, value))
+        result[words[0]] = merge(result.get(words[0], {}), cast(Settings, value))
     return result
 
 
-def _merge(base: Mapping[str, object], over: Mapping[str, object]) -> Settings:
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``over`` laid on ``base``, nested mappings merged; neither is changed."""
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
-        merged[key] = (
-            _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-        )
+        if isinstance(old, dict) and isinstance(value, dict):
+            value = merge(old, value)
+        merged[key] = value
     return merged
 
 

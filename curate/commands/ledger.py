@@ -1,0 +1,58 @@
+"""``curate reverify`` and ``curate measure``: a build taken up again from its rollouts."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from curate.commands.running import (
+    AsJson,
+    BuildFolder,
+    Settings,
+    build_and_tell,
+    reported,
+    run_build,
+)
+
+
+@reported
+def reverify(
+    build_: BuildFolder,
+    set_: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge a build's stored rollouts again, and redo all that follows; nothing is generated.
+
+    For when a verifier, a verifier option or a gold in the source has changed.
+
+    Example: curate reverify builds/demo
+    """
+    from curate.pipelines.again import stored_spec, verdict_figures
+    from curate.pipelines.recipe import merge, parse_settings
+    from curate.pipelines.session import BuildSpec
+
+    fields = stored_spec(build_)
+    settings = merge(fields["settings"], parse_settings(set_ or []))
+    spec = BuildSpec.model_validate({**fields, "settings": settings, "replay": True})
+    figures = verdict_figures(run_build(spec))
+    if as_json:
+        typer.echo(json.dumps(figures, ensure_ascii=False))
+    else:
+        for name, value in figures.items():
+            typer.echo(f"{name:17} {json.dumps(value, ensure_ascii=False)}")
+
+
+@reported
+def measure(
+    build_: BuildFolder,
+    more: Annotated[int, typer.Option(min=1, help="Rollouts to add to every prompt.")],
+    as_json: AsJson = False,
+) -> None:
+    """Add rollouts to those a build has, and redo all that follows.
+
+    Example: curate measure builds/demo --more 8
+    """
+    from curate.pipelines.again import further
+    from curate.pipelines.session import BuildSpec
+
+    build_and_tell(BuildSpec.model_validate(further(build_, more)), as_json)
