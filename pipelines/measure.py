@@ -7,6 +7,8 @@ are all in the ledger costs neither a model call nor a verdict, so a killed buil
 was, and the engine sees the same batches it would have seen uninterrupted.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from time import perf_counter
 from typing import ClassVar
 
@@ -18,6 +20,7 @@ from curate.pipelines.cluster import answer_entropies
 from curate.pipelines.errors import ConfigError
 from curate.pipelines.files import write_parquet
 from curate.pipelines.pool import ROLLOUT_SCHEMA, Pool, conform, rejects
+from curate.pipelines.replay import Replay
 from curate.pipelines.spend import Spending
 from curate.pipelines.step import Context, Metric, Need, Step, StepResult
 from curate.selectors.stats import fit_prior, posterior
@@ -47,7 +50,7 @@ class Measure(Step):
     """
 
     name: ClassVar[str] = "measure"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs: ClassVar[frozenset[Need]] = frozenset({"engine", "verifiers"})
     gives: ClassVar[frozenset[str]] = frozenset({"pass_rate"})
 
@@ -62,7 +65,7 @@ class Measure(Step):
         """Spend the rollouts and fill the measured and estimated columns.
 
         Raises:
-            ConfigError: the build has no policy.
+            ConfigError: the build has no policy, or one known by rollouts of other prompts.
             EngineError: the policy cannot be loaded.
         """
         if ctx.engine is None:
@@ -73,6 +76,11 @@ class Measure(Step):
         spending = Spending(ctx.engine, sampling, self.rollouts.per_prompt, ctx)
         judged = spending.spend(prompts)
         seconds = perf_counter() - started
+        if isinstance(ctx.engine, Replay) and judged.is_empty() and len(prompts):
+            raise ConfigError(
+                f"no rollout of {ctx.engine.identity.model} is for a prompt of this pool: "
+                "prompts are matched by prompt_id, else by the text of the question"
+            )
         entropies = answer_entropies(judged, prompts, workers=ctx.workers)
         long = pl.col("id").is_in(spending.too_long)
         frame = self._estimate(
@@ -80,15 +88,22 @@ class Measure(Step):
             counts(judged).join(entropies, on="prompt_id", how="left"),
             ctx.engine.identity.model,
         )
-        tables = [pass_rates(frame, spending)]
+        tables, others = [pass_rates(frame, spending)], list[Spending]()
         for other in ctx.others:
             more = Spending(other, sampling, self.rollouts.per_prompt, ctx)
+            others.append(more)
             measured = self._estimate(
                 pool.frame.filter(~long), counts(more.spend(prompts)), other.identity.model
             )
             tables.append(pass_rates(measured, more))
         table = pl.concat(tables)
         write_parquet(table, ctx.artifact / "pass_rates.parquet")
+        metrics = _metrics(frame, judged, spending, seconds) | _judged_again([spending, *others])
+        if ctx.others:
+            metrics["policies"] = by_policy(table)
+        if ctx.imports:
+            unused, metrics["imported"] = ctx.imports.settle(prompts)
+            write_parquet(unused, ctx.artifact / "unused_rollouts.parquet")
         return StepResult(
             kept=Pool(frame),
             rejected=rejects(
@@ -99,10 +114,7 @@ class Measure(Step):
                 f"context of {ctx.engine.identity.model}",
                 "question",
             ),
-            metrics={
-                **_metrics(frame, judged, spending, seconds),
-                "policies": by_policy(table) if ctx.others else {},
-            },
+            metrics=metrics,
         )
 
     def _estimate(self, frame: pl.DataFrame, counts: pl.DataFrame, policy: str) -> pl.DataFrame:
@@ -141,6 +153,12 @@ def frontier() -> pl.Expr:
     return _FRONTIER.fill_null(False)
 
 
+def frontier_share() -> pl.Expr:
+    """Share of prompts at the frontier; null where none has the two verdicts it takes to be."""
+    judged = pl.col("attempts") - pl.col("errors")
+    return pl.when((judged > 1).any()).then(frontier().mean())
+
+
 def counts(judged: pl.DataFrame) -> pl.DataFrame:
     """Attempts, successes, errors, truncated and mean tokens by ``prompt_id``."""
     verdict = pl.col("verdict")
@@ -167,8 +185,6 @@ def _metrics(
         "rollouts": len(judged),
         "tokens": int(judged["tokens"].sum()),
         "generated": getattr(spending.engine, "generated", len(judged)),
-        "rejudged": spending.rejudged,
-        "changed_verdicts": dict(sorted(spending.changed.items())),
         "seconds_generating": round(seconds, 3),
         "verdicts": dict(zip(verdicts["verdict"], verdicts["count"], strict=True)),
         "truncated": int((judged["finish_reason"] == "length").sum()),
@@ -177,6 +193,15 @@ def _metrics(
         "frontier_share": mixed / max(1, len(frame)),
         "mean_pass_rate": _mean(frame, "p_hat"),
         "mean_q_hat": _mean(frame, "q_hat"),
+    }
+
+
+def _judged_again(spent: Sequence[Spending]) -> dict[str, Metric]:
+    """Verdicts made anew on stored rollouts, of all policies."""
+    changed = sum((Counter(spending.changed) for spending in spent), Counter[str]())
+    return {
+        "rejudged": sum(spending.rejudged for spending in spent),
+        "changed_verdicts": dict(sorted(changed.items())),
     }
 
 
@@ -198,17 +223,21 @@ def pass_rates(frame: pl.DataFrame, spending: Spending) -> pl.DataFrame:
 
 
 def by_policy(table: pl.DataFrame) -> dict[str, Metric]:
-    """Pass rate and frontier share of every policy, over the prompts it has rollouts of."""
-    grouped = table.group_by("policy", maintain_order=True).agg(
+    """Pass rate and frontier share of every policy, over the prompts it has rollouts of.
+
+    Policies of one name are told apart by their revision.
+    """
+    grouped = table.group_by("policy", "revision", maintain_order=True).agg(
         pl.len().alias("prompts"),
         pl.col("attempts").sum().alias("rollouts"),
         pl.col("successes").sum(),
         (pl.col("attempts") - pl.col("errors")).sum().alias("judged"),
-        frontier().mean().alias("frontier_share"),
+        frontier_share().alias("frontier_share"),
         pl.col("q_hat").mean().alias("mean_q_hat"),
     )
+    several = set(grouped.filter(pl.col("policy").is_duplicated())["policy"])
     return {
-        row["policy"]: {
+        f"{row['policy']}@{row['revision']}" if row["policy"] in several else row["policy"]: {
             "prompts": row["prompts"],
             "rollouts": row["rollouts"],
             "pass_rate": row["successes"] / row["judged"] if row["judged"] else None,

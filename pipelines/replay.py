@@ -47,6 +47,12 @@ class Replay:
     with_system: bool = True
     generated: int = field(default=0, init=False)
 
+    def most(self, k: int) -> int:
+        """Rollouts a prompt to take where a recipe asks for ``k``: of imported ones, all."""
+        if self.settings is None or self.draws.is_empty():
+            return k
+        return int(self.draws["sample"].max()) + 1  # type: ignore[arg-type]
+
     def stored(self, prompts: pl.DataFrame, k: int, settings: Mapping[str, object]) -> pl.DataFrame:
         """The first ``k`` draws of each prompt.
 

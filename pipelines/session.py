@@ -4,23 +4,18 @@ import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import perf_counter
 from typing import cast
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-
 from curate import __version__
-from curate.engines.api import Engine
-from curate.engines.models import EngineName, open_engine, resolve_model
-from curate.pipelines.again import stored_rollouts
 from curate.pipelines.card import write_card
-from curate.pipelines.errors import ConfigError, PoolError
-from curate.pipelines.mixture import Mixture, SourceSpec, open_mixture
+from curate.pipelines.errors import PoolError
+from curate.pipelines.mixture import Mixture, open_mixture
+from curate.pipelines.policies import Policies, choose_policies, open_policies
 from curate.pipelines.pool import Pool
 from curate.pipelines.recipe import Recipe, load_recipe
-from curate.pipelines.replay import Replay
 from curate.pipelines.report import write_report
+from curate.pipelines.spec import BuildSpec
 from curate.pipelines.step import (
     Context,
     Metric,
@@ -34,54 +29,6 @@ from curate.pipelines.summary import summarise
 from curate.verifiers.api import VERIFIER_VERSION
 
 
-class BuildSpec(BaseModel):
-    """One build, as asked for: the flow's parameter.
-
-    Args:
-        source: what to read: URIs or ``SourceSpec``s; the recipe's own sources when empty.
-        out: build directory.
-        recipe: built-in name or path.
-        settings: step → setting → value, laid over the recipe's.
-        policy: model to measure with; None only for recipes that measure nothing.
-        revision: model revision.
-        engine: what runs the policy, or None to choose.
-        device: ``cpu``, ``cuda``, or None to choose.
-        batch_size: sequences at once, or None to choose.
-        cache: completion cache file, or None for no cache.
-        seed: the build's seed.
-        limit: read at most this many rows of each source.
-        workers: verifier processes.
-        concurrency: most requests to a server at once, or None for the default.
-        replay: take every rollout from the build's ledger; no model is opened.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    source: tuple[SourceSpec, ...] = ()
-    out: Path
-    recipe: str = "frontier"
-    settings: dict[str, dict[str, object]] = Field(default_factory=dict)
-    policy: str | None = "tiny"
-    revision: str | None = None
-    engine: EngineName | None = None
-    device: str | None = None
-    batch_size: int | None = Field(default=None, ge=1)
-    cache: Path | None = None
-    seed: int = 0
-    limit: int | None = Field(default=None, ge=1)
-    workers: int = Field(default=2, ge=1)
-    concurrency: int | None = Field(default=None, ge=1)
-    replay: bool = False
-
-    @field_validator("source", mode="before")
-    @classmethod
-    def _uris(cls, value: object) -> object:
-        given = [value] if isinstance(value, str | SourceSpec) else value
-        if not isinstance(given, list | tuple):
-            return given
-        return tuple({"uri": each} if isinstance(each, str) else each for each in given)
-
-
 @dataclass
 class Session:
     """An open build directory with its recipe, source and engine."""
@@ -90,7 +37,7 @@ class Session:
     recipe: Recipe
     store: Store
     source: Mixture
-    engine: Engine | Replay | None
+    policies: Policies
     progress: Progress
     refs: list[PoolRef] = field(default_factory=list)
     records: list[dict[str, Metric]] = field(default_factory=list)
@@ -131,7 +78,10 @@ class Session:
             seed=self.spec.seed,
             ledger=self.store.ledger,
             artifact=scratch,
-            engine=self.engine,
+            engine=self.policies.policy,
+            others=self.policies.others,
+            generator=self.policies.generator,
+            imports=self.policies.imports,
             workers=self.spec.workers,
             progress=self.progress,
             source=self.source,
@@ -164,8 +114,7 @@ class Session:
         if "source" in step.needs:
             needs["source"] = self.source.digest
             needs["limit"] = self.spec.limit
-        if "engine" in step.needs and self.engine is not None:
-            needs["engine"] = self.engine.identity.key
+        needs |= self.policies.needs(step.needs)
         if "verifiers" in step.needs:
             needs["verifiers"] = VERIFIER_VERSION
         if inputs := step.inputs():
@@ -182,7 +131,6 @@ class Session:
         )
 
     def _manifest(self, status: str) -> dict[str, Metric]:
-        identity = self.engine.identity if self.engine else None
         manifest: dict[str, Metric] = {
             "curate": __version__,
             "python": platform.python_version(),
@@ -196,17 +144,11 @@ class Session:
             "sources": cast(Metric, self.source.records()),
             "limit": self.spec.limit,
             "spec": self.spec.model_dump(mode="json", exclude={"replay", "out"}),
-            "policy": {
-                "name": identity.model,
-                "revision": identity.revision,
-                "template": identity.template,
-                "backend": identity.backend,
-                "dtype": identity.dtype,
-            } if identity else None,
+            **self.policies.records(),
             "recipe": cast(Metric, self.recipe.plain()),
             "steps": cast(Metric, self.records),
             "summary": summarise(self.refs, self.records, perf_counter() - self.started),
-        }  # fmt: skip
+        }
         self.store.write_manifest(manifest)
         return manifest
 
@@ -242,30 +184,12 @@ def open_session(
         EngineError: the policy does not exist.
     """
     recipe = load_recipe(spec.recipe, spec.settings)
-    needs_engine = any("engine" in step.needs for step in recipe.steps)
-    if needs_engine and spec.policy is None:
-        raise ConfigError(f"recipe {recipe.name!r} measures prompts: give --policy")
-    opens = needs_engine and not spec.replay
-    model = resolve_model(cast(str, spec.policy), spec.revision, api_key) if opens else None
+    chosen = choose_policies(spec, recipe, api_key)
     source = open_mixture(spec.source or recipe.sources, spec.limit)
     store = Store(spec.out)
     with store.lock():
-        engine: Engine | Replay | None = None
-        if spec.replay and needs_engine:
-            engine = stored_rollouts(store)
-        elif model:
-            engine = open_engine(
-                model,
-                cache=spec.cache,
-                engine=spec.engine,
-                device=spec.device,
-                batch_size=spec.batch_size,
-                api_key=api_key,
-                concurrency=spec.concurrency,
-            )
-        session = Session(spec, recipe, store, source, engine, progress or SilentProgress())
+        policies = open_policies(chosen, spec, store, api_key)
         try:
-            yield session
+            yield Session(spec, recipe, store, source, policies, progress or SilentProgress())
         finally:
-            if engine:
-                engine.close()
+            policies.close()

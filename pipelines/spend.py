@@ -4,6 +4,7 @@ What the ledger holds is taken, judged anew where the verifiers have changed sin
 missing is generated.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +29,7 @@ class Spending:
     Args:
         engine: the policy, or its stored rollouts.
         sampling: how completions are drawn.
-        k: rollouts a prompt.
+        k: rollouts a prompt; of imported ones all are taken.
         ctx: ledger, workers, progress.
 
     Attributes:
@@ -62,6 +63,7 @@ class Spending:
         }
         if isinstance(self.engine, Replay) and self.engine.settings is not None:
             self.constants |= {name: self.engine.settings.get(name) for name in SETTINGS}
+            self.k = self.engine.most(self.k)
 
     def spend(self, prompts: pl.DataFrame) -> pl.DataFrame:
         """All judged rollouts of ``prompts`` (without texts), stored or made now.
@@ -73,7 +75,8 @@ class Spending:
         current = pl.col("verifier_version") == VERIFIER_VERSION
         known = held.filter(current).select(JUDGED)
         stale = held.filter(~current)
-        counts = dict(held.group_by("prompt_id").len().iter_rows())
+        # Samples are drawn in turn, so what is held of a prompt are its first ones.
+        first: dict[str, int] = dict(held.group_by("prompt_id").len().iter_rows())
         judged = [known]
         label = f"rollouts of {self.engine.identity.model}"
         with phase(self.ctx.progress, label, len(prompts) * self.k, "rollouts") as progress:
@@ -82,10 +85,10 @@ class Spending:
                 old = stale.filter(pl.col("prompt_id").is_in(block["id"].implode()))
                 if len(old):
                     judged.append(self._again(block, old))
-                n_held = sum(counts.get(key, 0) for key in block["id"])
+                n_held = sum(first.get(key, 0) for key in block["id"])
                 progress.advance(n_held)
                 if n_held < len(block) * self.k:
-                    judged.append(self._block(block, held))
+                    judged.append(self._block(block, held, first))
         return pl.concat(judged)
 
     def _same(self) -> list[pl.Expr]:
@@ -127,22 +130,23 @@ class Spending:
         for move, count in moved["move"].value_counts().iter_rows():
             self.changed[move] = self.changed.get(move, 0) + count
 
-    def _block(self, block: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
+    def _block(
+        self, block: pl.DataFrame, held: pl.DataFrame, first: Mapping[str, int]
+    ) -> pl.DataFrame:
         """Draw what is missing of one block, judge it, and append it to the ledger."""
         if isinstance(self.engine, Replay):
-            drawn = self.engine.stored(block, self.k, self.constants)
-        else:
-            drawn = self._generate(self.engine, block, held)
-        drawn = drawn.join(held, on=["prompt_id", "sample"], how="anti")
-        if isinstance(self.engine, Replay):
+            stored = self.engine.stored(block, self.k, self.constants)
+            drawn = stored.join(held, on=["prompt_id", "sample"], how="anti")
             self.ctx.progress.advance(len(drawn))
+        else:
+            drawn = self._generate(self.engine, block, first)
         rollouts = self._judge(drawn, block)
         self.ctx.ledger.append(rollouts)
         return rollouts.select(JUDGED)
 
-    def _generate(self, engine: Engine, block: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
-        # Samples are drawn in turn, so what is held of a prompt are its first ones.
-        first = dict(held.group_by("prompt_id").len().iter_rows())
+    def _generate(
+        self, engine: Engine, block: pl.DataFrame, first: Mapping[str, int]
+    ) -> pl.DataFrame:
         requests = [
             Request(key, _messages(system, question), self.k - first.get(key, 0), first.get(key, 0))
             for key, system, question in block.select("id", "system", "question").iter_rows()
@@ -164,7 +168,8 @@ class Spending:
             # The batches before it come again, from the cache.
             gone = sum(request.n for request in requests if request.key in set(error.keys))
             self.ctx.progress.advance(gone - told)
-            return self._generate(engine, block.filter(~pl.col("id").is_in(error.keys)), held)
+            rest = block.filter(~pl.col("id").is_in(error.keys))
+            return self._generate(engine, rest, first)
         return pl.DataFrame(
             [
                 (request.key, c.sample, c.text, c.prompt_tokens, c.tokens, c.finish_reason,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -19,8 +19,11 @@ from curate.pipelines.ledger import Ledger
 from curate.pipelines.pool import Pool, no_rejects
 from curate.pipelines.replay import Replay
 
+if TYPE_CHECKING:
+    from curate.pipelines.imports import Imports
+
 Metric: TypeAlias = str | int | float | bool | list["Metric"] | dict[str, "Metric"] | None
-Need: TypeAlias = Literal["source", "engine", "verifiers"]
+Need: TypeAlias = Literal["source", "engine", "generator", "verifiers"]
 
 #: Recipe word → "module:Class". Loaded on use, so that ``curate --help`` imports none of them.
 STEPS: dict[str, str] = {
@@ -75,6 +78,7 @@ class Context:
         engine: the policy (or its stored rollouts), or None when the build has none.
         others: stored rollouts of further policies, measured beside it.
         generator: a stronger model that writes prompts, or None.
+        imports: the files of rollouts that some of these policies are known by, or None.
         workers: verifier processes.
         progress: reporter.
         source: what ``--source`` named, for curators.
@@ -86,6 +90,7 @@ class Context:
     engine: Engine | Replay | None = None
     others: tuple[Replay, ...] = ()
     generator: Engine | None = None
+    imports: "Imports | None" = None
     workers: int = 2
     progress: Progress = field(default_factory=SilentProgress)
     source: object = None
@@ -120,7 +125,7 @@ class Step(BaseModel):
         name: the word used in recipes and on the command line.
         version: raised whenever the same input and settings would give something else.
         needs: what enters the digest besides settings and input: the source's content, the
-            policy's identity, the verifiers' version.
+            policy's and the generator's identity, the verifiers' version.
         gives: groups of columns it fills: "pass_rate" (attempts … p_high), "rank" (rank, stage).
     """
 

@@ -1,6 +1,7 @@
 """The figures every build reports: rows, rejects, frontier share before and after, cost."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, cast
 
 import polars as pl
@@ -47,6 +48,12 @@ def summarise(
             "rollouts_per_frontier_prompt": metrics["rollouts"] / prompts if prompts else None,
         }
     return summary
+
+
+def step_record(manifest: Mapping[str, Metric], name: str) -> dict[str, Any] | None:
+    """The entry of the first step of this name in a manifest, or None."""
+    steps = cast("list[dict[str, Any]]", manifest["steps"])
+    return next((step for step in steps if step["name"] == name), None)
 
 
 def figures(ref: PoolRef) -> dict[str, Metric]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from curate.verifiers import isolate
 from curate.verifiers.judge import KINDS, check, judge
 from curate.verifiers.verdict import Value, Verdict, read_options
+from curate.verifiers.version import verifier_version
 
 __all__ = [
     "VERIFIER_VERSION",
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 #: Changes whenever a verdict may change.
-VERIFIER_VERSION = "1"
+VERIFIER_VERSION = verifier_version()
 
 #: Below this many rows, starting processes costs more than it saves.
 _SMALL = 256

@@ -27,13 +27,24 @@ def build(
     ] = None,
     recipe: Annotated[str, typer.Option(help="Built-in recipe or a .yaml path.")] = "frontier",
     policy: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="tiny, smollm2, a model folder, a hub id, or http://HOST:PORT/v1[#MODEL] of an "
-            "OpenAI-compatible server (key in OPENAI_API_KEY)."
+            help="tiny, smollm2, a model folder, a hub id, http://HOST:PORT/v1[#MODEL] of an "
+            "OpenAI-compatible server (key in OPENAI_API_KEY), or a policy of --import-rollouts "
+            "[default: tiny]."
         ),
-    ] = "tiny",
+    ] = None,
     revision: Annotated[str | None, typer.Option(help="Model revision.")] = None,
+    generator: Annotated[
+        str | None, typer.Option(help="Model for the steps that write prompts; as --policy.")
+    ] = None,
+    imports: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import-rollouts",
+            help="Rollouts made elsewhere, each policy's measured too; may be repeated.",
+        ),
+    ] = None,
     question: Annotated[str | None, typer.Option(help="Column that holds the question.")] = None,
     answer: Annotated[str | None, typer.Option(help="Column that holds the gold answer.")] = None,
     kind: Annotated[
@@ -70,7 +81,7 @@ def build(
     """
     from curate.pipelines.mixture import SourceSpec
     from curate.pipelines.recipe import merge, parse_settings
-    from curate.pipelines.session import BuildSpec
+    from curate.pipelines.spec import BuildSpec
 
     measure = _given(max_tokens=max_tokens, temperature=temperature)
     if rollouts is not None:
@@ -83,7 +94,9 @@ def build(
         out=out or _default_out(source or [], recipe),
         recipe=recipe,
         settings=settings,
-        policy=policy,
+        policy=policy or (None if imports else "tiny"),
+        generator=generator,
+        imports=tuple(imports or ()),
         revision=revision,
         engine=_engine(engine),
         concurrency=concurrency,

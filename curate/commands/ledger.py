@@ -1,6 +1,7 @@
 """``curate reverify`` and ``curate measure``: a build taken up again from its rollouts."""
 
 import json
+import os
 from typing import Annotated
 
 import typer
@@ -29,7 +30,7 @@ def reverify(
     """
     from curate.pipelines.again import stored_spec, verdict_figures
     from curate.pipelines.recipe import merge, parse_settings
-    from curate.pipelines.session import BuildSpec
+    from curate.pipelines.spec import BuildSpec
 
     fields = stored_spec(build_)
     settings = merge(fields["settings"], parse_settings(set_ or []))
@@ -53,6 +54,8 @@ def measure(
     Example: curate measure builds/demo --more 8
     """
     from curate.pipelines.again import further
-    from curate.pipelines.session import BuildSpec
+    from curate.pipelines.spec import BuildSpec
 
-    build_and_tell(BuildSpec.model_validate(further(build_, more)), as_json)
+    build_and_tell(
+        BuildSpec.model_validate(further(build_, more, os.environ.get("OPENAI_API_KEY"))), as_json
+    )

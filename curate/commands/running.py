@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from curate.pipelines.session import BuildSpec
+    from curate.pipelines.spec import BuildSpec
     from curate.pipelines.step import Metric
 
 P = ParamSpec("P")
