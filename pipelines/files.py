@@ -1,13 +1,18 @@
 """Files that exist whole or not at all: written under a temporary name, then renamed."""
 
+import errno
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import orjson
 import polars as pl
 
 from curate.pipelines.errors import CurateError
+
+#: Bytes; with less left a write that failed has failed for want of space.
+_FULL = 1 << 16
 
 
 def temporary(path: Path) -> Path:
@@ -27,7 +32,7 @@ def write_bytes(path: Path, data: bytes) -> None:
         scratch.write_bytes(data)
         scratch.replace(path)
     except OSError as error:
-        scratch.unlink(missing_ok=True)
+        _discard(scratch)
         raise CurateError(f"{path}: cannot be written: {error.strerror}") from error
 
 
@@ -49,8 +54,16 @@ def write_parquet(frame: pl.DataFrame, path: Path) -> None:
         frame.write_parquet(scratch, compression="zstd", compression_level=3)
         scratch.replace(path)
     except (OSError, pl.exceptions.PolarsError) as error:
+        # Polars wraps what the system said; a full disk comes out as broken Parquet.
+        full = path.parent.is_dir() and shutil.disk_usage(path.parent).free < _FULL
+        _discard(scratch)
+        reason = os.strerror(errno.ENOSPC) if full else str(error)
+        raise CurateError(f"{path}: cannot be written: {reason}") from error
+
+
+def _discard(scratch: Path) -> None:
+    with suppress(OSError):  # a read-only disk has nothing to remove
         scratch.unlink(missing_ok=True)
-        raise CurateError(f"{path}: cannot be written: {error}") from error
 
 
 def remove_scratch(*folders: Path) -> None:

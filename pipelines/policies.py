@@ -7,14 +7,12 @@ from typing import cast
 from curate.engines.api import Engine
 from curate.engines.models import ModelRef, open_engine, resolve_model
 from curate.engines.server import ServerRef
-from curate.pipelines.again import stored_models
 from curate.pipelines.errors import ConfigError
 from curate.pipelines.imports import Imports, read_imports
 from curate.pipelines.recipe import Recipe
 from curate.pipelines.replay import Replay
 from curate.pipelines.spec import BuildSpec
 from curate.pipelines.step import Metric, Need
-from curate.pipelines.store import Store
 
 
 @dataclass(frozen=True)
@@ -105,10 +103,8 @@ def choose_policies(spec: BuildSpec, recipe: Recipe, api_key: str | None) -> Cho
     return Chosen(policy, imports, measured, generator)
 
 
-def open_policies(chosen: Chosen, spec: BuildSpec, store: Store, api_key: str | None) -> Policies:
+def open_policies(chosen: Chosen, spec: BuildSpec, api_key: str | None) -> Policies:
     """Open what was chosen; weights load on the first completion that no cache holds."""
-    if spec.replay:
-        return Policies(*stored_models(store))
     generator = _open(chosen.generator, spec, api_key) if chosen.generator else None
     imports = chosen.imports
     names = imports.policies if imports else []

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from curate.pipelines.errors import ConfigError
 from curate.pipelines.mixture import SourceSpec
@@ -177,7 +177,7 @@ def _configure(word: str, settings: Settings, lines: "_Lines", index: int) -> St
     try:
         return cls.model_validate(settings)
     except ValidationError as error:
-        raise _wrong(error, word, lines, ("steps", index, word)) from None
+        raise _wrong(error, word, cls, lines, ("steps", index, word)) from None
 
 
 def _sources(entries: object, lines: "_Lines") -> tuple[SourceSpec, ...]:
@@ -192,17 +192,25 @@ def _sources(entries: object, lines: "_Lines") -> tuple[SourceSpec, ...]:
                 SourceSpec.model_validate({"uri": entry} if isinstance(entry, str) else entry)
             )
         except ValidationError as error:
-            raise _wrong(error, "sources", lines, ("sources", index)) from None
+            raise _wrong(error, "sources", SourceSpec, lines, ("sources", index)) from None
     return tuple(specs)
 
 
 def _wrong(
-    error: ValidationError, word: str, lines: "_Lines", path: tuple[object, ...]
+    error: ValidationError,
+    word: str,
+    model: type[BaseModel],
+    lines: "_Lines",
+    path: tuple[object, ...],
 ) -> ConfigError:
     first = error.errors()[0]
     field = ".".join([word, *(str(part) for part in first["loc"])])
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(model.model_fields) if len(first["loc"]) == 1 else ""
+        message = f"no such setting{f'; {word} has {known}' if known else ''}"
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return ConfigError(f"{lines.at((*path, *first['loc']))}: {field}: {first['msg']}{more}")
+    return ConfigError(f"{lines.at((*path, *first['loc']))}: {field}: {message}{more}")
 
 
 def _check_line(steps: Sequence[Step], where: str) -> None:

@@ -2,12 +2,14 @@
 
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import perf_counter
 from typing import cast
 
 from curate import __version__
+from curate.pipelines.again import stored_models
 from curate.pipelines.card import write_card
 from curate.pipelines.errors import PoolError
 from curate.pipelines.mixture import Mixture, open_mixture
@@ -73,11 +75,34 @@ class Session:
     def _make(self, index: int, step: Step, ref: PoolRef | None, digest: str) -> PoolRef:
         started = perf_counter()
         pool = ref.load() if ref else Pool.empty()
-        scratch = self.store.scratch(index, step.name, digest)
-        context = Context(
+        with self.store.scratch(index, step.name, digest) as scratch:
+            result = step.run(pool, self._context(scratch))
+            rows_in = len(pool) if result.read is None else result.read
+            check_conservation(step.name, rows_in, result)
+            target = self.store.artifact(index, step.name, digest)
+            reasons = result.rejected["reason"].value_counts().sort("reason")
+            record: dict[str, Metric] = {
+                "name": step.name,
+                "version": step.version,
+                "settings": step.model_dump(mode="json"),
+                "digest": digest,
+                "input": ref.digest if ref else None,
+                "artifact": target.name,
+                "rows_in": rows_in,
+                "made": result.made,
+                "rows_out": len(result.kept),
+                "rejected": len(result.rejected),
+                "rejected_by_reason": dict(zip(reasons["reason"], reasons["count"], strict=True)),
+                "seconds": round(perf_counter() - started, 3),
+                "metrics": result.metrics,
+            }
+            return self.store.commit(scratch, target, result, record)
+
+    def _context(self, artifact: Path) -> Context:
+        return Context(
             seed=self.spec.seed,
             ledger=self.store.ledger,
-            artifact=scratch,
+            artifact=artifact,
             engine=self.policies.policy,
             others=self.policies.others,
             generator=self.policies.generator,
@@ -85,28 +110,6 @@ class Session:
             workers=self.spec.workers,
             progress=self.progress,
             source=self.source,
-        )
-        result = step.run(pool, context)
-        rows_in = len(pool) if result.read is None else result.read
-        check_conservation(step.name, rows_in, result)
-        reasons = result.rejected["reason"].value_counts().sort("reason")
-        record: dict[str, Metric] = {
-            "name": step.name,
-            "version": step.version,
-            "settings": step.model_dump(mode="json"),
-            "digest": digest,
-            "input": ref.digest if ref else None,
-            "artifact": self.store.artifact(index, step.name, digest).name,
-            "rows_in": rows_in,
-            "made": result.made,
-            "rows_out": len(result.kept),
-            "rejected": len(result.rejected),
-            "rejected_by_reason": dict(zip(reasons["reason"], reasons["count"], strict=True)),
-            "seconds": round(perf_counter() - started, 3),
-            "metrics": result.metrics,
-        }
-        return self.store.commit(
-            scratch, self.store.artifact(index, step.name, digest), result, record
         )
 
     def _digest(self, step: Step, ref: PoolRef | None) -> str:
@@ -186,10 +189,10 @@ def open_session(
     recipe = load_recipe(spec.recipe, spec.settings)
     chosen = choose_policies(spec, recipe, api_key)
     source = open_mixture(spec.source or recipe.sources, spec.limit)
-    store = Store(spec.out)
-    with store.lock():
-        policies = open_policies(chosen, spec, store, api_key)
-        try:
+    # Models come first: one that cannot run must leave no build directory behind.
+    with closing(open_policies(chosen, spec, api_key)) as policies:
+        store = Store(spec.out)
+        with store.lock():
+            if spec.replay:
+                policies = Policies(*stored_models(store))
             yield Session(spec, recipe, store, source, policies, progress or SilentProgress())
-        finally:
-            policies.close()

@@ -80,10 +80,10 @@ class Store:
                 if entry.name not in {"steps", MANIFEST, ".lock", "rollouts"}
             ]
         except OSError as error:
-            raise ConfigError(f"--out {root}: cannot be used: {error.strerror}") from error
+            raise ConfigError(f"build directory {root}: cannot be used: {error.strerror}") from error
         if strangers and not (root / MANIFEST).exists() and not (root / "steps").exists():
             raise ConfigError(
-                f"--out {root}: not empty and not a build (found {sorted(strangers)[0]!r}); "
+                f"build directory {root}: not empty and not a build (found {sorted(strangers)[0]!r}); "
                 "choose a new folder"
             )
 
@@ -107,7 +107,9 @@ class Store:
                 f"{self.root}: another build is writing here; wait for it or use another --out"
             ) from None
         except OSError as error:
-            raise ConfigError(f"--out {self.root}: cannot be written: {error.strerror}") from error
+            raise ConfigError(
+                f"build directory {self.root}: cannot be written: {error.strerror}"
+            ) from error
         try:
             remove_scratch(self.root, self.root / "steps", self.root / "rollouts")
             yield
@@ -128,8 +130,9 @@ class Store:
             return None
         return PoolRef(path, digest, record["rows_out"])
 
-    def scratch(self, index: int, name: str, digest: str) -> Path:
-        """A fresh folder to write the artifact in."""
+    @contextmanager
+    def scratch(self, index: int, name: str, digest: str) -> Iterator[Path]:
+        """A fresh folder to write the artifact in; gone afterwards unless it was committed."""
         path = self.artifact(index, name, digest)
         scratch = path.with_name(f".tmp-{os.getpid()}-{path.name}")
         try:
@@ -137,7 +140,10 @@ class Store:
             scratch.mkdir(parents=True)
         except OSError as error:
             raise CurateError(f"{scratch}: cannot be written: {error.strerror}") from error
-        return scratch
+        try:
+            yield scratch
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
 
     def commit(
         self,
@@ -193,7 +199,7 @@ def read_manifest(build: Path) -> dict[str, Metric]:
     path = build / MANIFEST
     try:
         loaded: dict[str, Metric] = orjson.loads(path.read_bytes())
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise ConfigError(f"{build}: not a build directory (no {MANIFEST})") from error
     except (OSError, orjson.JSONDecodeError) as error:
         raise PoolError(f"{path}: cannot be read: {error}") from error

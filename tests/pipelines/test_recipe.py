@@ -52,7 +52,12 @@ def test_settings_are_laid_over_the_recipes(write) -> None:
     "old, new, line, message",
     [
         ("per_prompt: 4", "per_prompt: 0", 6, "measure.rollouts.per_prompt: .*greater than"),
-        ("temperature: 0.7", "temprature: 0.7", 7, "measure.temprature: Extra inputs"),
+        (
+            "temperature: 0.7",
+            "temprature: 0.7",
+            7,
+            "measure.temprature: no such setting; measure has rollouts, temperature, ",
+        ),
         ("temperature: 0.7", "temperature: hot", 7, "measure.temperature: .*valid number"),
         ("frontier_first", "sideways", 8, "order.by: Input should be 'easy_to_hard'"),
         ("- shard", "- sherd", 9, "unknown step 'sherd'; known: check"),

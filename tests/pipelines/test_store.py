@@ -13,11 +13,11 @@ from curate.pipelines.store import Store, digest_of, read_manifest
 
 
 def commit(store: Store, pool, digest: str = "d" * 64):
-    scratch = store.scratch(1, "qa", digest)
-    (scratch / "shards" / "trl").mkdir(parents=True)
-    (scratch / "shards" / "trl" / "a.jsonl").write_text("{}\n")
     record = {"digest": digest, "rows_out": len(pool), "name": "qa"}
-    return store.commit(scratch, store.artifact(1, "qa", digest), StepResult(kept=pool), record)
+    with store.scratch(1, "qa", digest) as scratch:
+        (scratch / "shards" / "trl").mkdir(parents=True)
+        (scratch / "shards" / "trl" / "a.jsonl").write_text("{}\n")
+        return store.commit(scratch, store.artifact(1, "qa", digest), StepResult(kept=pool), record)
 
 
 def test_a_committed_artifact_is_found_and_read_back(tmp_path, make_pool) -> None:
@@ -59,7 +59,7 @@ def test_a_folder_with_other_peoples_files_is_refused_untouched(tmp_path) -> Non
 
 def test_a_file_in_place_of_the_folder_is_named(tmp_path) -> None:
     (tmp_path / "build").write_text("")
-    with pytest.raises(ConfigError, match=r"--out .*build: cannot be used"):
+    with pytest.raises(ConfigError, match=r"build directory .*build: cannot be used"):
         Store(tmp_path / "build")
 
 
@@ -81,10 +81,18 @@ def test_a_second_build_of_one_folder_fails_at_once_and_says_why(tmp_path) -> No
 
 
 def test_scratch_of_a_killed_build_is_cleared_by_the_next(tmp_path) -> None:
-    store = Store(tmp_path / "build")
-    left = store.scratch(1, "qa", "a" * 64)
-    with store.lock():
+    left = tmp_path / "build" / "steps" / ".tmp-1-01-qa-aaaaaaaaaaaa"
+    left.mkdir(parents=True)
+    with Store(tmp_path / "build").lock():
         assert not left.exists()
+
+
+def test_scratch_of_a_failed_step_goes_at_once(tmp_path) -> None:
+    store = Store(tmp_path / "build")
+    with pytest.raises(RuntimeError), store.scratch(1, "qa", "a" * 64) as scratch:
+        (scratch / "half").write_text("x")
+        raise RuntimeError
+    assert not list((tmp_path / "build/steps").iterdir())
 
 
 def test_the_manifest_of_no_build_or_a_broken_one_is_an_error_that_names_it(tmp_path) -> None:
