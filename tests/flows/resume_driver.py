@@ -15,7 +15,8 @@ from scripted import ScriptedEngine
 
 from curate.engines.cache import CachedEngine
 from curate.flows.build import build
-from curate.pipelines import session, spend
+from curate.pipelines import policies, spend
+from curate.pipelines.spec import BuildSpec
 
 source, out, cache, log = sys.argv[1:5]
 kill_at = int(sys.argv[5]) if len(sys.argv) > 5 else None
@@ -42,13 +43,13 @@ def counted(function):
 Path.replace = counted(Path.replace)
 Path.rename = counted(Path.rename)
 ScriptedEngine._answer = counted(ScriptedEngine._answer)
-session.resolve_model = lambda *_: object()
-session.open_engine = lambda *_, **__: CachedEngine(
+policies.resolve_model = lambda *_: object()
+policies.open_engine = lambda *_, **__: CachedEngine(
     ScriptedEngine(Path(log)), Path(cache), batch_size=8
 )
 spend.BLOCK = 16
 
-spec = session.BuildSpec(
+spec = BuildSpec(
     source=source,
     out=Path(out),
     recipe="qa",
