@@ -40,9 +40,18 @@ class Ledger:
         number = len(list(self.folder.glob("part-*.parquet")))
         write_parquet(rollouts, self.folder / f"part-{number:05d}-{digest}.parquet")
 
-    def scan(self) -> pl.LazyFrame:
-        """All rollouts, one row a draw: where a draw was judged twice, the later verdict."""
+    def scan(self, judged_by: str | None = None) -> pl.LazyFrame:
+        """All rollouts, one row a draw.
+
+        Args:
+            judged_by: version of the verifiers whose verdict is wanted where a draw was judged
+                more than once; else, and when None, the latest verdict.
+        """
         parts = sorted(self.folder.glob("part-*.parquet"))
         if not parts:
             return pl.LazyFrame(schema=ROLLOUT_SCHEMA)
-        return pl.scan_parquet(parts).unique(subset=DRAW, keep="last", maintain_order=True)
+        told = pl.scan_parquet(parts)
+        if judged_by is not None:
+            wanted = pl.col("verifier_version") == judged_by
+            told = pl.concat([told.filter(~wanted), told.filter(wanted)])
+        return told.unique(subset=DRAW, keep="last", maintain_order=True)

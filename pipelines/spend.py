@@ -100,7 +100,7 @@ class Spending:
     def _held(self, prompts: pl.DataFrame) -> pl.DataFrame:
         ids = prompts.lazy().select(pl.col("id").alias("prompt_id"))
         return (
-            self.ctx.ledger.scan()
+            self.ctx.ledger.scan(VERIFIER_VERSION)
             .filter(*self._same(), pl.col("sample") < self.k)
             .join(ids, on="prompt_id", how="semi")
             .select(*JUDGED, "verifier_version")

@@ -53,6 +53,23 @@ def test_a_draw_judged_again_counts_once_with_the_later_verdict(tmp_path) -> Non
     assert len(pl.read_parquet(sorted(tmp_path.glob("part-*.parquet")))) == 5
 
 
+def test_the_verdict_of_the_verifiers_asked_for_is_taken_even_if_it_is_not_the_last(
+    tmp_path,
+) -> None:
+    ledger = Ledger(tmp_path)
+    ledger.append(rollouts("a", range(3), "incorrect", "1"))
+    ledger.append(rollouts("a", range(2), "correct", "2"))
+    ledger.append(rollouts("b", range(1), "correct", "2"))
+
+    def verdicts(version: str | None) -> dict[str, list[str]]:
+        found = ledger.scan(version).collect().sort("prompt_id", "sample")
+        return dict(found.group_by("prompt_id").agg("verdict").iter_rows())
+
+    right, wrong = "correct", "incorrect"
+    assert verdicts("1") == {"a": [wrong] * 3, "b": [right]}
+    assert verdicts("2") == verdicts(None) == {"a": [right, right, wrong], "b": [right]}
+
+
 def test_nothing_appended_leaves_no_file(tmp_path) -> None:
     Ledger(tmp_path).append(rollouts("a", range(0)))
     assert not list(tmp_path.iterdir())
