@@ -26,7 +26,8 @@ from curate.pipelines.step import Context, Metric, Need, Step, StepResult
 from curate.selectors.stats import fit_prior, posterior
 
 ESTIMATOR = "beta-eb-1"
-_SETTINGS = ("policy", "revision", "template", "seed", "temperature", "top_p", "max_tokens")
+_SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
+_SETTINGS = ("policy", "revision", "template", *_SAMPLING)
 
 
 class Rollouts(BaseModel):
@@ -77,10 +78,7 @@ class Measure(Step):
         judged = spending.spend(prompts)
         seconds = perf_counter() - started
         if isinstance(ctx.engine, Replay) and judged.is_empty() and len(prompts):
-            raise ConfigError(
-                f"no rollout of {ctx.engine.identity.model} is for a prompt of this pool: "
-                "prompts are matched by prompt_id, else by the text of the question"
-            )
+            raise ConfigError(_no_rollouts(ctx.engine, spending))
         entropies = answer_entropies(judged, prompts, workers=ctx.workers)
         long = pl.col("id").is_in(spending.too_long)
         frame = self._estimate(
@@ -194,6 +192,14 @@ def _metrics(
         "mean_pass_rate": _mean(frame, "p_hat"),
         "mean_q_hat": _mean(frame, "q_hat"),
     }
+
+
+def _no_rollouts(stored: Replay, spending: Spending) -> str:
+    none = f"no rollout of {stored.identity.model} is for a prompt of this pool"
+    if stored.settings is not None:
+        return f"{none}: prompts are matched by prompt_id, else by the text of the question"
+    drawn = ", ".join(f"{name} {spending.constants[name]}" for name in _SAMPLING)
+    return f"{none} and was drawn at {drawn}; to draw some, build again"
 
 
 def _judged_again(spent: Sequence[Spending]) -> dict[str, Metric]:

@@ -6,7 +6,7 @@ from scripted import ScriptedEngine
 
 from curate.engines.api import Request, Sampling
 from curate.pipelines import spend as spend_module
-from curate.pipelines.errors import EngineError
+from curate.pipelines.errors import ConfigError, EngineError
 from curate.pipelines.measure import Measure
 from curate.pipelines.pool import ROLLOUT_SCHEMA, Pool
 from curate.pipelines.replay import Replay, text_key
@@ -101,8 +101,8 @@ def test_rollouts_of_other_settings_are_not_taken(make_pool, context, tmp_path) 
     pool, ctx = make_pool(3), context(engine=ScriptedEngine())
     step().run(pool, ctx)
     replay = replay_of(ctx.ledger.scan().collect(), pool)
-    result = step(temperature=0.5).run(pool, context(engine=replay))
-    assert result.kept.frame["attempts"].to_list() == [0, 0, 0]
+    with pytest.raises(ConfigError, match=r"was drawn at temperature 0\.5, top_p 1\.0"):
+        step(temperature=0.5).run(pool, context(engine=replay))
 
 
 def test_further_policies_are_measured_beside_the_one(make_pool, context) -> None:
