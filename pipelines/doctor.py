@@ -5,13 +5,10 @@ import platform
 import shutil
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
+from curate.pipelines.findings import Finding, State
+from curate.pipelines.preflight_policy import PolicySpec, policy_findings
 
-from curate.engines.models import resolve_model
-from curate.pipelines.errors import CurateError
 
 _NEEDED = ("polars", "pyarrow", "torch", "transformers", "math-verify", "prefect", "pydantic")
 _OPTIONAL = {
@@ -23,31 +20,36 @@ _OPTIONAL = {
 }
 
 
-class Finding(NamedTuple):
-    """One line of the examination."""
+def examine(policy: str, cache: Path, api_key: str | None = None) -> list[Finding]:
+    """Look at packages, device, policy, engine, cache and Prefect.
 
-    name: str
-    state: Literal["ok", "optional", "missing"]
-    detail: str
-
-
-def examine(policy: str, cache: Path) -> list[Finding]:
-    """Look at packages, device, policy, cache and Prefect."""
+    Args:
+        policy: as ``--policy`` takes it; a server is asked whether it answers.
+        cache: the user's cache folder.
+        api_key: the server's.
+    """
     findings = [Finding("python", "ok", platform.python_version())]
     for name in _NEEDED:
         found = _version(name)
-        findings.append(Finding(name, "ok" if found else "missing", found or f"pip install {name}"))
+        findings.append(Finding(name, "ok", found) if found else _absent(name))
     for name, how in _OPTIONAL.items():
         found = _version(name)
         findings.append(Finding(name, "ok" if found else "optional", found or how))
-    if _version("torch"):
+    torch = _version("torch") is not None
+    if torch:
         findings.append(_device())
-    findings.append(_policy(policy))
+    for finding in policy_findings(PolicySpec(policy), api_key, ask_torch=torch):
+        state: State = "missing" if finding.state == "failed" else finding.state
+        findings.append(finding._replace(state=state))
     free = shutil.disk_usage(next(p for p in (cache, *cache.parents) if p.exists())).free
     findings.append(Finding("cache", "ok", f"{cache} ({free / 2**30:.0f} GiB free)"))
     api = os.environ.get("PREFECT_API_URL")
     findings.append(Finding("prefect api", "ok", api or "none: builds run as plain Python"))
     return findings
+
+
+def _absent(name: str) -> Finding:
+    return Finding(name, "missing", f"pip install {name}", exit_code=1)
 
 
 def _version(name: str) -> str | None:
@@ -62,25 +64,5 @@ def _device() -> Finding:
 
     if torch.cuda.is_available():
         names = {torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())}
-        return Finding(
-            "device", "ok", f"cuda: {', '.join(sorted(names))}; engine transformers, bf16"
-        )
-    threads = torch.get_num_threads()
-    return Finding("device", "ok", f"cpu, {threads} threads; engine transformers, fp32")
-
-
-def _policy(policy: str) -> Finding:
-    try:
-        ref = resolve_model(policy)
-    except CurateError as error:
-        return Finding(f"policy {policy}", "missing", str(error))
-    return Finding(f"policy {policy}", "ok", f"revision {ref.revision}")
-
-
-def show(findings: list[Finding], console: Console) -> None:
-    """Print the findings."""
-    table = Table(show_header=False)
-    marks = {"ok": "[green]ok[/]", "optional": "[yellow]optional[/]", "missing": "[red]missing[/]"}
-    for finding in findings:
-        table.add_row(finding.name, marks[finding.state], finding.detail)
-    console.print(table)
+        return Finding("device", "ok", f"cuda: {', '.join(sorted(names))}")
+    return Finding("device", "ok", f"cpu, {torch.get_num_threads()} threads")

@@ -170,6 +170,21 @@ def test_standard_input_is_a_source(curate, tmp_path) -> None:
     assert manifest["summary"]["rows_out"] == 4
 
 
+def test_preflight_tells_all_that_is_wrong_and_writes_nothing(curate, tmp_path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"question": "1 + 1", "answer": "2"}\n')
+    before = sorted(tmp_path.rglob("*"))
+    good = curate("build", "--source", "x.jsonl", "--preflight")
+    assert good.exit_code == 0, good.output
+    wrong = ("--source", "x.jsonl", "--source", "nope.jsonl", "--policy", "./nothing-here")
+    bad = curate("build", *wrong, "--preflight", "--json")
+    assert bad.exit_code == 2
+    failed = [f for f in json.loads(bad.stdout) if f["state"] == "failed"]
+    assert len(failed) == 2
+    assert "nope.jsonl" in failed[0]["detail"]
+    assert "nothing-here" in failed[1]["detail"]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_recipes_are_listed_and_printed(curate) -> None:
     names = json.loads(curate("recipes", "--json").stdout)
     assert set(names) >= {"qa", "frontier"}

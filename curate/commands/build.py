@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from curate.commands.running import AsJson, Settings, build_and_tell, cache_folder, reported
+from curate.commands.running import (
+    AsJson,
+    Settings,
+    build_and_tell,
+    cache_folder,
+    check_and_tell,
+    reported,
+)
 
 if TYPE_CHECKING:
     from curate.engines.models import EngineName
@@ -73,6 +80,10 @@ def build(
     cache: Annotated[
         Path | None, typer.Option(help="Completion cache [default: user cache folder].")
     ] = None,
+    preflight: Annotated[
+        bool,
+        typer.Option("--preflight", help="Check all a build needs, in seconds; build nothing."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Build a pool: read, check, dedup, measure, select, order, shard, card, report.
@@ -107,7 +118,10 @@ def build(
         limit=limit,
         workers=workers,
     )
-    build_and_tell(spec, as_json)
+    if preflight:
+        check_and_tell(spec, as_json)
+    else:
+        build_and_tell(spec, as_json)
 
 
 def _given(**values: object) -> dict[str, object]:

@@ -94,3 +94,23 @@ def build_and_tell(spec: "BuildSpec", as_json: bool) -> None:
         typer.echo(json.dumps(manifest, ensure_ascii=False))
     else:
         closing_table(manifest, spec.out, Console())
+
+
+def check_and_tell(spec: "BuildSpec", as_json: bool) -> None:
+    """Run every check of a build and print what was found.
+
+    Raises:
+        typer.Exit: with 1 or 2 where a check failed.
+    """
+    from rich.console import Console
+
+    from curate.pipelines.findings import exit_code, show
+    from curate.pipelines.preflight import preflight
+
+    findings = preflight(spec, os.environ.get("OPENAI_API_KEY"))
+    if as_json:
+        typer.echo(json.dumps([finding._asdict() for finding in findings], ensure_ascii=False))
+    else:
+        show(findings, Console())
+    if code := exit_code(findings):
+        raise typer.Exit(code)

@@ -1,6 +1,7 @@
 """``curate doctor`` and ``curate recipes``: what is there before a build."""
 
 import json
+import os
 from typing import Annotated
 
 import typer
@@ -19,9 +20,10 @@ def doctor(
     """
     from rich.console import Console
 
-    from curate.pipelines.doctor import examine, show
+    from curate.pipelines.doctor import examine
+    from curate.pipelines.findings import show
 
-    findings = examine(policy, cache_folder())
+    findings = examine(policy, cache_folder(), os.environ.get("OPENAI_API_KEY"))
     if as_json:
         typer.echo(json.dumps([finding._asdict() for finding in findings]))
     else:
