@@ -12,7 +12,10 @@ from typer.testing import CliRunner
 
 from curate.cli import app
 
-COMMANDS = ("build", "inspect", "report", "doctor", "recipes")
+COMMANDS = (
+    "build", "inspect", "report", "reverify", "measure", "verify-export", "doctor", "recipes",
+    "recipes show",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -43,10 +46,16 @@ def built(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_shows_an_example(curate, command) -> None:
-    result = curate(command, "--help")
+def test_help_shows_an_example_and_output_for_machines(curate, command) -> None:
+    result = curate(*command.split(), "--help")
     assert result.exit_code == 0
-    assert f"Example: curate {command}" in result.stdout
+    assert f"Example: curate {command.split()[0]}" in result.stdout
+    assert "--json" in result.stdout
+
+
+def test_every_command_is_looked_at_here(curate) -> None:
+    listed = re.findall(r"^  ([a-z-]+)  ", curate("--help").stdout.split("Commands:")[1], re.M)
+    assert set(listed) == {command.split()[0] for command in COMMANDS}
 
 
 def test_no_command_is_bad_usage(curate) -> None:
@@ -189,6 +198,7 @@ def test_recipes_are_listed_and_printed(curate) -> None:
     names = json.loads(curate("recipes", "--json").stdout)
     assert set(names) >= {"qa", "frontier"}
     assert curate("recipes", "show", "frontier").stdout.startswith("name: frontier")
+    assert json.loads(curate("recipes", "show", "qa", "--json").stdout)["name"] == "qa"
     assert curate("recipes", "show", "x").exit_code == 2
 
 

@@ -86,7 +86,10 @@ def build(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Build a pool: read, check, dedup, measure, select, order, shard, card, report.
+    """Build a pool from sources.
+
+    Reads, checks, deduplicates, measures, selects, orders and shards, as the recipe says; then
+    writes card and report. Run again after a stop, it goes on where it was.
 
     Example: curate build --source data.jsonl --recipe frontier --policy smollm2 --out builds/demo
     """

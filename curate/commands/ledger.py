@@ -22,9 +22,10 @@ def reverify(
     set_: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge a build's stored rollouts again, and redo all that follows; nothing is generated.
+    """Judge a build's rollouts again.
 
-    For when a verifier, a verifier option or a gold in the source has changed.
+    Redoes all that follows and generates nothing. For when a verifier, one of its options or a
+    gold in the source has changed.
 
     Example: curate reverify builds/demo
     """
@@ -49,7 +50,9 @@ def measure(
     more: Annotated[int, typer.Option(min=1, help="Rollouts to add to every prompt.")],
     as_json: AsJson = False,
 ) -> None:
-    """Add rollouts to those a build has, and redo all that follows.
+    """Add rollouts to those a build has.
+
+    Redoes all that follows; no rollout is drawn twice.
 
     Example: curate measure builds/demo --more 8
     """

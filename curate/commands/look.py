@@ -20,7 +20,9 @@ def inspect(
     seed: Annotated[int, typer.Option(min=0, help="Seed of --sample.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Show a build: its figures, or records whole with their parents and rollouts.
+    """Show a build, or records of it.
+
+    Records are shown whole, with their parents and rollouts.
 
     Example: curate inspect builds/demo --sample 3
     """
@@ -39,7 +41,7 @@ def inspect(
 
 @reported
 def report(build_: BuildFolder, as_json: AsJson = False) -> None:
-    """Write the data card and report.html of a build again.
+    """Write a build's card and report again.
 
     Example: curate report builds/demo
     """
@@ -66,7 +68,10 @@ def verify_export(
     seed: Annotated[int, typer.Option(min=0, help="Seed of --sample.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Load shards as a trainer does; check schema, order, lineage and rewards. Exit 1 on a failure.
+    """Check shards the way a trainer reads them.
+
+    Schema, order, lineage and rewards: each gold must earn 1 and a wrong answer 0 through that
+    trainer's reward hook. Exit code 1 when a check fails.
 
     Example: curate verify-export builds/demo --trainer verl
     """

@@ -14,7 +14,9 @@ def doctor(
     policy: Annotated[str, typer.Option(help="Policy to look for.")] = "tiny",
     as_json: AsJson = False,
 ) -> None:
-    """Say what is installed, which engine and device would be used, and what is missing.
+    """Say what is installed and what is missing.
+
+    Names the engine and device a policy would run on. Exit code 1 when something is missing.
 
     Example: curate doctor --policy smollm2
     """
@@ -51,11 +53,16 @@ def list_recipes(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 @reported
-def show_recipe(name: Annotated[str, typer.Argument(help="A recipe's name.")]) -> None:
+def show_recipe(
+    name: Annotated[str, typer.Argument(help="A recipe's name.")], as_json: AsJson = False
+) -> None:
     """Print a recipe to copy and edit.
 
     Example: curate recipes show frontier > mine.yaml
     """
-    from curate.pipelines.recipe import recipe_text
+    from curate.pipelines.recipe import load_recipe, recipe_text
 
-    typer.echo(recipe_text(name), nl=False)
+    if as_json:
+        typer.echo(json.dumps(load_recipe(name).plain(), ensure_ascii=False))
+    else:
+        typer.echo(recipe_text(name), nl=False)
