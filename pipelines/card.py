@@ -8,8 +8,12 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from curate.pipelines.files import write_bytes
+from curate.pipelines.leaks import leaks
 from curate.pipelines.show import last_pool, share
 from curate.pipelines.step import Metric
+from curate.pipelines.summary import step_record
+
+Row = dict[str, Any]
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
@@ -17,26 +21,29 @@ _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000
 def write_card(build: Path, manifest: dict[str, Metric]) -> Path:
     """Write ``README.md`` and return its path."""
     frame = last_pool(build)
-    steps = {str(step["name"]): step for step in cast("list[dict[str, Any]]", manifest["steps"])}
+    measured, sharded = step_record(manifest, "measure"), step_record(manifest, "shard")
     environment = Environment(
         loader=PackageLoader("curate.data_cards", ""),
         autoescape=False,
         undefined=StrictUndefined,
+        keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     text = environment.get_template("card.md.jinja").render(
-        front_matter=_front_matter(build, frame, steps),
+        front_matter=_front_matter(build, frame, sharded),
         title=_plain(build.resolve().name),
         prompts=len(frame),
         m=manifest,
-        s={"before": None, "after": None, **cast("dict[str, Any]", manifest["summary"])},
-        sources=[_about(each) for each in cast("list[dict[str, Any]]", manifest["sources"])],
+        s={"before": None, "after": None, **cast("Row", manifest["summary"])},
+        sources=[_about(each) for each in cast("list[Row]", manifest["sources"])],
         licenses=_counts(frame["license"], "not stated"),
         kinds=_counts(frame["kind"], ""),
-        measure=steps.get("measure"),
-        order=steps.get("order"),
-        shard=steps.get("shard"),
+        leaks=[_leak(each) for each in leaks(manifest)],
+        measure=measured,
+        policies=_policies(measured),
+        order=step_record(manifest, "order"),
+        shard=sharded,
         share=share,
         recipe_yaml=yaml.safe_dump(manifest["recipe"], sort_keys=False, allow_unicode=True),
     )
@@ -45,12 +52,12 @@ def write_card(build: Path, manifest: dict[str, Metric]) -> Path:
     return path
 
 
-def _front_matter(build: Path, frame: pl.DataFrame, steps: dict[str, dict[str, Any]]) -> str:
+def _front_matter(build: Path, frame: pl.DataFrame, sharded: Row | None) -> str:
     languages = sorted(frame["language"].drop_nulls().unique()) or ["en"]
     size = next((label for limit, label in _SIZES if len(frame) < limit), "n>1M")
     licenses = sorted(frame["license"].drop_nulls().unique())
     known = len(licenses) == 1 and not frame["license"].null_count()
-    formats = steps["shard"]["settings"]["formats"] if "shard" in steps else []
+    formats = sharded["settings"]["formats"] if sharded else []
     configs = [
         {
             "config_name": name,
@@ -84,7 +91,7 @@ def _kinds(folder: Path) -> list[str]:
     return [k for k in ("parquet", "jsonl") if any(folder.glob(f"ordered-part-*.{k}"))][:1]
 
 
-def _about(source: dict[str, Any]) -> dict[str, str]:
+def _about(source: Row) -> dict[str, str]:
     """One source in words; a folder's path says more about a machine than about the data."""
     uri = str(source["uri"])
     shown = (
@@ -98,6 +105,18 @@ def _about(source: dict[str, Any]) -> dict[str, str]:
     if source["weight"]:
         told.append(f"weight {source['weight']:g}")
     return {"name": _plain(str(shown)), "told": ", ".join(told)}
+
+
+def _leak(leak: Row) -> Row:
+    """A decontamination in words that are safe in Markdown."""
+    named = [{**each, "name": _plain(each["name"])} for each in leak["benchmarks"]]
+    return {**leak, "benchmarks": named}
+
+
+def _policies(measured: Row | None) -> list[tuple[str, Row]]:
+    """Figures of every policy of a measurement, where it compared several."""
+    found = (measured or {"metrics": {}})["metrics"].get("policies") or {}
+    return [(_plain(name), figures) for name, figures in found.items()]
 
 
 def _counts(column: pl.Series, null: str) -> list[tuple[str, int]]:

@@ -14,26 +14,26 @@ Four rules, the first that fits names the match:
 
 import json
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from pydantic import Field, field_validator
 
-from curate.curators.rows import Columns, draft
 from curate.pipelines import overlap
-from curate.pipelines.errors import ConfigError, SourceError
+from curate.pipelines.benchmarks import open_benchmark, read_benchmarks
+from curate.pipelines.errors import ConfigError, UsageError
 from curate.pipelines.files import write_parquet
-from curate.pipelines.near import sketches
+from curate.pipelines.hub import PREFIX
 from curate.pipelines.pool import Pool, no_rejects, rejects
-from curate.pipelines.readers import Problem
-from curate.pipelines.sources import open_source
 from curate.pipelines.step import Context, Metric, Step, StepResult, phase
 
 #: Prompts compared at a time.
 _CHUNK = 50_000
-_NO_ANSWER = "\x00answer"
+#: The report of which prompt matched which benchmark row, in the step's artifact.
+REPORT = "contamination.parquet"
+#: Rules, the strongest first.
+RULES = ("exact", "ngram", "short_ngram", "near_question")
 
 _MATCHES = {
     "_row": pl.Int64(),  # of the pool
@@ -49,7 +49,8 @@ class Decontaminate(Step):
     """Reject or flag prompts found in benchmarks.
 
     Args:
-        against: benchmark files, as ``--source`` takes them.
+        against: benchmarks: files, folders, globs or ``hf:`` datasets, as ``--source`` takes them;
+            one may be given without a list. None compares with nothing, and the build says so.
         question: their question column; recognised when None.
         answer: their answer column; recognised when None.
         ngram: words of a run.
@@ -61,8 +62,9 @@ class Decontaminate(Step):
     """
 
     name: ClassVar[str] = "decontaminate"
+    version: ClassVar[int] = 2
 
-    against: tuple[str, ...] = Field(min_length=1)
+    against: tuple[str, ...] = ()
     question: str | None = None
     answer: str | None = None
     ngram: int = Field(default=13, ge=4)
@@ -71,16 +73,23 @@ class Decontaminate(Step):
     similarity: float = Field(default=0.6, gt=0.3, lt=1)
     action: Literal["reject", "flag"] = "reject"
 
+    @field_validator("against", mode="before")
+    @classmethod
+    def _listed(cls, against: object) -> object:
+        """A single benchmark needs no list."""
+        return (against,) if isinstance(against, str) else against
+
     @field_validator("against")
     @classmethod
     def _there(cls, against: tuple[str, ...]) -> tuple[str, ...]:
-        """A missing benchmark stops a build before any work."""
-        for uri in against:
+        """A missing file stops a build before any work; the hub is asked only when it is needed."""
+        for uri in dict.fromkeys(against):
             try:
-                open_source(uri)
-            except SourceError as error:
+                if not uri.startswith(PREFIX):
+                    open_benchmark(uri)
+            except UsageError as error:
                 raise ValueError(f"benchmark {error}") from error
-        return against
+        return tuple(dict.fromkeys(against))
 
     def inputs(self) -> Mapping[str, str]:
         """Digests of the benchmarks.
@@ -89,8 +98,8 @@ class Decontaminate(Step):
             ConfigError: a benchmark is not there.
         """
         try:
-            return {uri: open_source(uri).digest for uri in self.against}
-        except SourceError as error:
+            return {uri: open_benchmark(uri).digest for uri in self.against}
+        except UsageError as error:
             raise ConfigError(f"decontaminate.against: {error}") from error
 
     def run(self, pool: Pool, ctx: Context) -> StepResult:
@@ -99,39 +108,35 @@ class Decontaminate(Step):
         Raises:
             ConfigError: a benchmark holds no question that can be read.
         """
-        bench, metrics = self._benchmarks()
-        questions = overlap.prepare(bench)
-        sketched = sketches(questions["words"], overlap.SHINGLE)
+        if not self.against:
+            return StepResult(kept=pool, metrics={"benchmarks": {}, "matched": 0})
+        sources = [open_benchmark(uri) for uri in self.against]
+        known = read_benchmarks(sources, self.question, self.answer)
+        bench = overlap.Benchmark(known.frame, self.ngram, self.short_ngram)
         found: list[pl.DataFrame] = [pl.DataFrame(schema=_MATCHES)]
         with phase(ctx.progress, "decontaminating", len(pool), "prompts") as progress:
             for start in range(0, len(pool), _CHUNK):
                 part = overlap.prepare(pool.frame[start : start + _CHUNK])
-                found.append(self._match(part, questions, sketched, start))
+                found.append(self._match(part, bench, start))
                 progress.advance(part.height)
-        matches = self._report(pl.concat(found), pool.frame, bench, questions)
-        write_parquet(matches.drop("_row"), ctx.artifact / "contamination.parquet")
+        matches = self._report(pl.concat(found), pool.frame, known.frame, bench.prepared)
+        write_parquet(matches.drop("_row"), ctx.artifact / REPORT)
+        figures = {name: dict(told) for name, told in known.figures.items()}
+        for name, rows in matches.group_by("benchmark"):
+            figures[str(name[0])]["matched"] = rows["_row"].n_unique()
         for (name, rule), rows in matches.group_by("benchmark", "rule"):
-            figures = metrics[str(name)]
-            if isinstance(figures, dict):
-                figures[str(rule)] = rows["id"].n_unique()
-        return self._split(pool, matches, {"benchmarks": dict(metrics)})
+            figures[str(name)][str(rule)] = rows["_row"].n_unique()
+        return self._split(pool, matches, {"benchmarks": dict(figures)})
 
-    def _match(
-        self,
-        part: pl.DataFrame,
-        bench: pl.DataFrame,
-        bench_sketches: npt.NDArray[np.uint32],
-        start: int,
-    ) -> pl.DataFrame:
-        row, other, n, share = overlap.shared_runs(part, bench, self.ngram, self.short_ngram)
+    def _match(self, part: pl.DataFrame, bench: overlap.Benchmark, start: int) -> pl.DataFrame:
+        row, other, n, share = overlap.shared_runs(part, bench)
         runs = pl.DataFrame({"_row": row, "_bench": other, "overlap": share, "_n": n}).filter(
             pl.col("overlap") > self.min_overlap
         )
-        row, other, score = overlap.alike(part, bench, bench_sketches, self.similarity)
-        same = (
-            (part["words"][row] == bench["words"][other])
-            & (part["signature"][row] == bench["signature"][other])
-        )  # fmt: skip
+        row, other, score = overlap.alike(part, bench, self.similarity)
+        same = pl.Series(np.ones(len(row), bool))
+        for column in ("words", "signature"):
+            same &= part[column][row] == bench.prepared[column][other]
         near = pl.DataFrame({"_row": row, "_bench": other, "similarity": score, "_same": same})
         both = runs.join(near, on=["_row", "_bench"], how="full", coalesce=True)
         rule = (
@@ -156,7 +161,6 @@ class Decontaminate(Step):
             overlap.first_run(here, there, int(n)) if n else there
             for here, there, n in zip(texts, words["words"][others], found["_n"], strict=True)
         ]
-        ranks = ["exact", "ngram", "short_ngram", "near_question"]
         return (
             found.select(
                 "_row",
@@ -170,7 +174,7 @@ class Decontaminate(Step):
                 pl.Series("matched", snippets, dtype=pl.String()),
                 pl.lit(self.action).alias("action"),
             )
-            .sort("_row", pl.col("rule").replace_strict(ranks, [0, 1, 2, 3], return_dtype=pl.Int8),
+            .sort("_row", pl.col("rule").cast(pl.Enum(RULES)),
                   pl.col("overlap").fill_null(0) * -1, maintain_order=True)
         )  # fmt: skip
 
@@ -181,12 +185,7 @@ class Decontaminate(Step):
         for match in matches.iter_rows(named=True):
             row = match["_row"]
             notes.setdefault(row, []).append({name: match[name] for name in names})
-            share = match["overlap"] if match["overlap"] is not None else match["similarity"]
-            details.setdefault(
-                row,
-                f"{match['benchmark']}:{match['benchmark_row']} by {match['rule']} "
-                f"({share:.2f}): {match['matched'][:120]}",
-            )
+            details.setdefault(row, self._detail(match))
         noted = list(pool.frame["metadata"])
         for row, note in notes.items():
             noted[row] = json.dumps({**json.loads(noted[row]), "contamination": note})
@@ -204,33 +203,14 @@ class Decontaminate(Step):
             metrics=metrics,
         )
 
-    def _benchmarks(self) -> tuple[pl.DataFrame, dict[str, Metric]]:
-        """Benchmark questions with file, row, question and answer; and counts by file."""
-        columns = Columns(self.question, self.answer, None, None, None)
-        rows: list[tuple[str, int, str, str]] = []
-        counts: dict[str, dict[str, Metric]] = {}
-        for uri in self.against:
-            read = unusable = 0
-            for file, raw in open_source(uri).rows():
-                read += 1
-                made = raw.problem or draft(raw.record, columns)
-                if isinstance(made, Problem) and raw.problem is None:
-                    # Test sets without answers still have questions.
-                    bare = {**raw.record, _NO_ANSWER: "-"}
-                    made = draft(bare, columns._replace(answer=_NO_ANSWER, kind="text"))
-                    made = made if isinstance(made, Problem) else made._replace(answer="")
-                if isinstance(made, Problem):
-                    unusable += 1
-                    continue
-                rows.append((file, raw.row, made.question, made.answer))
-                figures = counts.setdefault(file, {"rows": 0})
-                figures["rows"] = int(str(figures["rows"])) + 1
-            if unusable == read:
-                raise ConfigError(
-                    f"decontaminate.against {uri}: no row has a question that is recognised; "
-                    "name its column with decontaminate.question"
-                )
-        schema = {"benchmark": pl.String(), "row": pl.Int64(), "question": pl.String(),
-                  "answer": pl.String()}  # fmt: skip
-        named: dict[str, Metric] = {name: dict(figures) for name, figures in counts.items()}
-        return pl.DataFrame(rows, schema=schema, orient="row"), named
+    def _detail(self, match: Mapping[str, Any]) -> str:
+        """One match as a readable line."""
+        words = {"ngram": self.ngram, "short_ngram": self.short_ngram}.get(match["rule"])
+        if words:
+            why = f"{100 * match['overlap']:.0f} % of its runs of {words} words"
+        elif match["rule"] == "exact":
+            why = "the same text"
+        else:
+            why = f"{match['similarity']:.2f} similar"
+        where = f"{match['benchmark']}:{match['benchmark_row']}"
+        return f"{where} by {match['rule']} ({why}): {match['matched'][:120]}"

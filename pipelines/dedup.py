@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from curate.pipelines import guard
 from curate.pipelines.agreement import golds_agree, plain, same_wording
 from curate.pipelines.near import Near, Pairs, near_pairs, prepare
 from curate.pipelines.pool import Pool, rejects
@@ -234,6 +235,7 @@ def _stars(
 
 
 def _set_aside(found: _Findings, centre: int, star: _Star) -> int:
+    """All of a disputed star leave; returns how many."""
 
     def gold(row: int) -> str:
         return repr(found.frame["answer"][row])[:80]
@@ -259,9 +261,5 @@ def _set_aside(found: _Findings, centre: int, star: _Star) -> int:
 
 
 def _same_text() -> pl.Expr:
-    parts = (
-        pl.col("system").fill_null(""),
-        pl.col("question"),
-        pl.col("choices").list.join("\x1e").fill_null(""),
-    )
-    return pl.concat_str([plain(part) for part in parts], separator="\x1f")
+    """Equal for exact copies."""
+    return pl.concat_str([plain(part) for part in guard.parts()], separator="\x1f")

@@ -68,14 +68,18 @@ _TOKEN = (
 _SEPARATOR = "\x1e"
 
 
-def text() -> pl.Expr:
-    """All a policy is told: system message, question and choices, parts kept apart."""
-    parts = (
+def parts() -> list[pl.Expr]:
+    """All a policy is told: system message, question and choices; absent ones are empty."""
+    return [
         pl.col("system").fill_null(""),
         pl.col("question"),
         pl.col("choices").list.join(_SEPARATOR).fill_null(""),
-    )
-    return pl.concat_str(parts, separator="\x1f")
+    ]
+
+
+def text() -> pl.Expr:
+    """``parts`` as one text that keeps them apart."""
+    return pl.concat_str(parts(), separator="\x1f")
 
 
 def canonical(expression: pl.Expr) -> pl.Expr:

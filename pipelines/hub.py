@@ -8,7 +8,9 @@ manifest. Rows are streamed, so nothing but what is read is downloaded.
 import hashlib
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -106,10 +108,8 @@ def open_hub(uri: str, *, limit: int | None = None) -> HubSource:
         UsageError: the package ``datasets`` is not installed, or the URI makes no sense.
         SourceError: the dataset, its configuration or split is not there or cannot be reached.
     """
-    try:
-        import datasets
-    except ImportError as error:
-        raise UsageError(f"{uri}: needs datasets: pip install 'curate-rlvr[hf]'") from error
+    if find_spec("datasets") is None:
+        raise UsageError(f"{uri}: needs datasets: pip install 'curate-rlvr[hf]'")
     name, revision, words = _parts(uri)
     local = name.startswith((".", "/", "~"))
     path = str(Path(name).expanduser()) if local else name
@@ -118,7 +118,7 @@ def open_hub(uri: str, *, limit: int | None = None) -> HubSource:
     if local and revision:
         raise UsageError(f"{uri}: a folder has no revisions")
     pinned, licence = _folder(Path(path)) if local else _pin(uri, name, revision)
-    with _quiet(datasets):
+    with without_progress_bars():
         config, split = _choose(uri, path, None if local else pinned, words)
     title = Path(path).resolve().name if local else name
     return HubSource(uri, title, path, config, split, pinned, licence, limit)
@@ -222,16 +222,15 @@ def _line(error: Exception) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
-class _quiet:
-    """The library's progress bars off, for as long as it lasts."""
+@contextmanager
+def without_progress_bars() -> Iterator[None]:
+    """The ``datasets`` library's progress bars off, for as long as it lasts."""
+    import datasets
 
-    def __init__(self, datasets: Any) -> None:
-        self.datasets = datasets
-
-    def __enter__(self) -> None:
-        self.were_on = self.datasets.utils.logging.is_progress_bar_enabled()
-        self.datasets.disable_progress_bars()
-
-    def __exit__(self, *_: object) -> None:
-        if self.were_on:
-            self.datasets.enable_progress_bars()
+    shown = not datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if shown:
+            datasets.enable_progress_bars()

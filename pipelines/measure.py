@@ -181,7 +181,10 @@ def _metrics(
         "revision": identity.revision,
         "template": identity.template,
         "rollouts": len(judged),
-        "tokens": int(judged["tokens"].sum()),
+        # Of imported rollouts nobody may know.
+        "tokens": int(judged["tokens"].sum())
+        if judged["tokens"].count() or not len(judged)
+        else None,
         "generated": getattr(spending.engine, "generated", len(judged)),
         "seconds_generating": round(seconds, 3),
         "verdicts": dict(zip(verdicts["verdict"], verdicts["count"], strict=True)),

@@ -5,9 +5,11 @@ reach one: the largest mixture that the scarcest source allows is kept, and what
 ``over_weight``.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
@@ -91,11 +93,9 @@ class Mixture:
 
     parts: tuple[Part, ...]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 over contents, revisions and settings (not locations), 64 hex digits."""
-        import hashlib
-
         told = [
             [part.label, part.source.digest, part.license, part.spec.model_dump(exclude={"uri"})]
             for part in self.parts
@@ -139,7 +139,9 @@ def open_mixture(specs: Sequence[SourceSpec], limit: int | None = None) -> Mixtu
         raise ConfigError("standard input (-) can be a source only once")
     sources = [_open(spec, limit) for spec in specs]
     labels = _labels(specs, sources)
-    return Mixture(tuple(Part(*each) for each in zip(specs, sources, labels, strict=True)))
+    mixture = Mixture(tuple(Part(*each) for each in zip(specs, sources, labels, strict=True)))
+    _ = mixture.digest  # what cannot be read is told now, before anything is made of the rest
+    return mixture
 
 
 def as_mixture(source: object) -> Mixture:

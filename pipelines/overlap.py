@@ -32,6 +32,9 @@ SHINGLE = 4
 _TOKEN = r"\pL+|\d+"
 _BAND = 2
 _SLACK = 0.25
+#: Entries of a ``Lookup``'s table of low bits, a power of two.
+_TABLE = 1 << 20
+_MASK = np.uint64(_TABLE - 1)
 
 
 @dataclass(frozen=True)
@@ -97,82 +100,137 @@ def tokens(prepared: pl.DataFrame) -> Tokens:
     return Tokens(flat.to_numpy().astype(np.uint64), bounds)
 
 
-def shared_runs(
-    pool: pl.DataFrame, bench: pl.DataFrame, ngram: int, short: int
-) -> tuple[Rows, Rows, Rows, Shares]:
+class Lookup:
+    """Finds the places of equal hashes in an array that is searched many times.
+
+    Args:
+        hashes: uint64 [m], repeats allowed.
+    """
+
+    def __init__(self, hashes: Hashes) -> None:
+        self._order = np.argsort(hashes, kind="stable")
+        self._keys, self._starts, self._counts = np.unique(
+            hashes[self._order], return_index=True, return_counts=True
+        )
+        # Most of what is looked up is not there; a table of the low bits says so at once.
+        self._low_bits = np.zeros(_TABLE, np.bool_)
+        self._low_bits[(hashes & _MASK).astype(np.int64)] = True
+
+    def find(self, hashes: Hashes) -> tuple[Rows, Rows]:
+        """All pairs of equal hashes: places in ``hashes`` [n], and places in its own [n]."""
+        here = np.flatnonzero(self._low_bits[(hashes & _MASK).astype(np.int64)])
+        at = np.searchsorted(self._keys, hashes[here])
+        known = at < len(self._keys)
+        here, at = here[known], at[known]
+        equal = self._keys[at] == hashes[here]
+        here, at = here[equal], at[equal]
+        counts = self._counts[at]
+        return np.repeat(here, counts), self._order[ranges(self._starts[at], counts)]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """All runs of a number of words in benchmark questions.
+
+    Args:
+        lookup: finds a run among them.
+        owners: benchmark row of each, [m].
+        sizes: distinct runs of each benchmark row.
+    """
+
+    lookup: Lookup
+    owners: Rows
+    sizes: Rows
+
+
+class Benchmark:
+    """Benchmark questions, made ready once for any number of comparisons.
+
+    Args:
+        frame: ``question`` and ``answer``.
+        ngram: words of a run.
+        short: words of a run of short questions.
+    """
+
+    def __init__(self, frame: pl.DataFrame, ngram: int, short: int) -> None:
+        self.prepared = prepare(frame)
+        self.ngram, self.short = ngram, short
+        self.sketches = sketches(self.prepared["words"], SHINGLE)
+        token_hashes = tokens(self.prepared)
+        self.lengths = token_hashes.lengths()
+        self.runs: dict[int, Runs] = {}
+        for n in {ngram, short}:
+            hashed, owners = _distinct(*token_hashes.grams(n))
+            sizes = np.bincount(owners, minlength=len(self))
+            self.runs[n] = Runs(Lookup(hashed), owners, sizes)
+        self.bands = [
+            (key, columns, Lookup(fold(self.prepared[key].to_numpy(), self.sketches[:, columns])))
+            for columns in (slice(at, at + _BAND) for at in range(0, PERMUTATIONS, _BAND))
+            for key in ("signature", "gold")
+        ]
+
+    def __len__(self) -> int:
+        return self.prepared.height
+
+
+def shared_runs(pool: pl.DataFrame, bench: Benchmark) -> tuple[Rows, Rows, Rows, Shares]:
     """Pairs that share a run of words.
 
-    A run is ``ngram`` words where both questions have as many, ``short`` where the shorter has
-    fewer but at least ``short``; questions below that are not matched by runs at all.
+    A run is ``bench.ngram`` words where both questions have as many, ``bench.short`` where the
+    shorter has fewer but at least ``bench.short``; questions below that are not matched by runs
+    at all.
 
     Args:
         pool: what ``prepare`` gives.
-        bench: the same for benchmark questions.
-        ngram: words of a run.
-        short: words of a run of short questions.
+        bench: benchmark questions.
 
     Returns:
         Pool rows, benchmark rows, words of the run, and the share of the benchmark question's
         distinct runs that the prompt holds, each [n].
     """
-    here, there = tokens(pool), tokens(bench)
+    here = tokens(pool)
     parts: list[tuple[Rows, Rows, Rows, Shares]] = []
-    for n in sorted({ngram, short}):
-        grams, owners = _distinct(*there.grams(n))
-        sizes = np.bincount(owners, minlength=bench.height)
+    for n, runs in sorted(bench.runs.items()):
         mine, rows = here.grams(n)
-        order = np.argsort(grams, kind="stable")
-        ranked = grams[order]
-        hit = np.isin(mine, ranked)
-        mine, rows = _distinct(mine[hit], rows[hit])
-        low = np.searchsorted(ranked, mine, "left")
-        counts = np.searchsorted(ranked, mine, "right") - low
-        left = np.repeat(rows, counts)
-        right = owners[order[ranges(low, counts)]]
-        codes, shared = np.unique(left * np.int64(bench.height) + right, return_counts=True)
-        left, right = np.divmod(codes, max(bench.height, 1))
-        is_long = np.minimum(here.lengths()[left], there.lengths()[right]) >= ngram
-        fits = is_long == (n == ngram)
-        share = shared / np.maximum(sizes[right], 1)
+        left, right = runs.lookup.find(mine)
+        # A pair of a prompt and a run counts once, however often the prompt repeats the run.
+        pairs = np.unique(rows[left] * np.int64(len(runs.owners)) + right)
+        left, right = np.divmod(pairs, max(len(runs.owners), 1))
+        codes, shared = np.unique(
+            left * np.int64(len(bench)) + runs.owners[right], return_counts=True
+        )
+        left, right = np.divmod(codes, max(len(bench), 1))
+        is_long = np.minimum(here.lengths()[left], bench.lengths[right]) >= bench.ngram
+        fits = is_long == (n == bench.ngram)
+        share = shared / np.maximum(runs.sizes[right], 1)
         parts.append((left[fits], right[fits], np.full(int(fits.sum()), n), share[fits]))
     joined = [np.concatenate(column) for column in zip(*parts, strict=True)]
     return joined[0], joined[1], joined[2], joined[3]
 
 
 def alike(
-    pool: pl.DataFrame,
-    bench: pl.DataFrame,
-    bench_sketches: npt.NDArray[np.uint32],
-    threshold: float,
+    pool: pl.DataFrame, bench: Benchmark, threshold: float
 ) -> tuple[Rows, Rows, npt.NDArray[np.float32]]:
     """Pairs of whole questions that are nearly the same and share signature or answer.
 
     Args:
         pool: what ``prepare`` gives.
-        bench: the same for benchmark questions.
-        bench_sketches: their ``sketches``.
+        bench: benchmark questions.
         threshold: least Jaccard similarity of the shingle sets.
 
     Returns:
         Pool rows, benchmark rows and similarity, each [n].
     """
     sketched = sketches(pool["words"], SHINGLE)
-    found = np.empty(0, np.int64)
-    for start in range(0, PERMUTATIONS, _BAND):
-        columns = slice(start, start + _BAND)
-        for key in ("signature", "gold"):
-            mine = fold(pool[key].to_numpy(), sketched[:, columns])
-            theirs = fold(bench[key].to_numpy(), bench_sketches[:, columns])
-            order = np.argsort(theirs, kind="stable")
-            low = np.searchsorted(theirs[order], mine, "left")
-            counts = np.searchsorted(theirs[order], mine, "right") - low
-            left = np.repeat(np.arange(len(mine)), counts)
-            found = np.union1d(found, left * np.int64(bench.height) + order[ranges(low, counts)])
-    left, right = np.divmod(found, max(bench.height, 1))
-    both = np.concatenate([sketched, bench_sketches])
+    meetings = [np.empty(0, np.int64)]
+    for key, columns, lookup in bench.bands:
+        left, right = lookup.find(fold(pool[key].to_numpy(), sketched[:, columns]))
+        meetings.append(left * np.int64(len(bench)) + right)
+    left, right = np.divmod(np.unique(np.concatenate(meetings)), max(len(bench), 1))
+    both = np.concatenate([sketched, bench.sketches])
     near = agreement(both, left, right + pool.height) >= (threshold - _SLACK) * PERMUTATIONS
     left, right = left[near], right[near]
-    words = pl.concat([pool["words"], bench["words"]])
+    words = pl.concat([pool["words"], bench.prepared["words"]])
     similarity = jaccard(words, left, right + pool.height, SHINGLE)
     keep = similarity >= threshold
     return left[keep], right[keep], similarity[keep]

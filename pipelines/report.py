@@ -17,6 +17,8 @@ from markupsafe import Markup
 
 from curate.pipelines import report_figures as figures
 from curate.pipelines.files import write_bytes
+from curate.pipelines.leaks import leaks as found_leaks
+from curate.pipelines.leaks import matches
 from curate.pipelines.report_records import policies, reject_groups, sample, text_limit
 from curate.pipelines.show import last_pool, share
 from curate.pipelines.step import Metric
@@ -31,8 +33,8 @@ MAX_BYTES = 3_000_000
 _UNSEEN = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-#: Steps whose metrics tell about copies and leaks.
-_OVERLAP = re.compile(r"dedup|duplicate|decontam|contamin|overlap|leak")
+#: Steps whose metrics tell about copies; what decontamination found has tables of its own.
+_COPIES = re.compile(r"dedup|duplicate|overlap|leak")
 
 
 def write_report(build: Path, manifest: dict[str, Metric]) -> Path:
@@ -61,6 +63,7 @@ def _page(build: Path, manifest: Row, n: int) -> str:
     frame = last_pool(build)
     records = sample(build, frame, n, seed)
     rejects = reject_groups(build, steps, seed)
+    leaks = [{**leak, "matches": matches(build, leak)} for leak in found_leaks(manifest)]
     summary = manifest["summary"]
     return _environment().get_template("report.html.jinja").render(
         title=build.resolve().name,
@@ -80,12 +83,13 @@ def _page(build: Path, manifest: Row, n: int) -> str:
         policies=policies(build),
         measures=_measures(steps),
         seconds=sum(step["seconds"] for step in steps),
-        overlap=[step for step in steps if _OVERLAP.search(step["name"]) and step["metrics"]],
+        overlap=[step for step in steps if _COPIES.search(step["name"]) and step["metrics"]],
+        leaks=leaks,
         rejects=rejects,
         records=records,
         n_records=len(frame),
         options={name: _options(records, name) for name in ("stage", "kind", "domain")},
-        limit=text_limit([*records, *rejects]),
+        limit=text_limit([*records, *rejects, *leaks]),
     )  # fmt: skip
 
 

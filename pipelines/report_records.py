@@ -9,10 +9,10 @@ import polars as pl
 from markupsafe import escape
 
 from curate.pipelines.errors import PoolError
-from curate.pipelines.ledger import Ledger
 from curate.pipelines.measure import frontier
 from curate.pipelines.pool import REJECT_SCHEMA
 from curate.pipelines.step import rng
+from curate.pipelines.store import judged_rollouts
 
 #: Rollouts shown of one record; the tallies count all of them.
 N_ROLLOUTS = 16
@@ -80,7 +80,7 @@ def rollouts_of(build: Path, ids: pl.Series) -> dict[str, list[Row]]:
         is among them.
     """
     drawn = (
-        Ledger(build / "rollouts").scan()
+        judged_rollouts(build)
         .filter(pl.col("prompt_id").is_in(ids.drop_nulls().unique().implode()))
         .collect()
         .sort(*SETTING, "seed", "sample")
@@ -106,12 +106,14 @@ def policies(build: Path) -> list[Row]:
     """Every setting in the ledger: what was drawn under it and how often it was right.
 
     Returns:
-        ``SETTING``'s fields with counts of ``prompts``, ``frontier`` prompts, ``rollouts``,
-        ``correct``, ``error``, ``truncated`` and ``tokens``, the largest first.
+        ``SETTING``'s fields with counts of ``prompts``, ``rollouts``, ``correct``, ``error``,
+        ``truncated`` and ``tokens``; ``pass_rate``, the share of judged rollouts that are correct;
+        and ``frontier_share`` of the prompts, None where no prompt has two verdicts. The largest
+        first.
     """
     verdict = pl.col("verdict")
     prompts = (
-        Ledger(build / "rollouts").scan()
+        judged_rollouts(build)
         .group_by("prompt_id", *SETTING)
         .agg(
             pl.len().alias("rollouts"),
@@ -123,12 +125,14 @@ def policies(build: Path) -> list[Row]:
     )  # fmt: skip
     judged = pl.col("rollouts") - pl.col("error")
     mixed = (pl.col("correct") > 0) & (pl.col("correct") < judged)
+    seen = judged.sum()
     counts = ("rollouts", "correct", "error", "truncated", "tokens")
     rows = (
         prompts.group_by(SETTING)
         .agg(
             pl.len().alias("prompts"),
-            mixed.sum().alias("frontier"),
+            pl.when(seen > 0).then(pl.col("correct").sum() / seen).alias("pass_rate"),
+            pl.when((judged > 1).any()).then(mixed.mean()).alias("frontier_share"),
             *(pl.col(name).cast(pl.Int64).sum() for name in counts),
         )
         .sort("rollouts", *SETTING, descending=[True, *(False for _ in SETTING)])

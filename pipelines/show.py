@@ -12,10 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from curate.pipelines.errors import ConfigError
-from curate.pipelines.ledger import Ledger
+from curate.pipelines.leaks import OFF, is_off
 from curate.pipelines.pool import PROMPT_SCHEMA, REJECT_SCHEMA, read_parquet
 from curate.pipelines.step import Metric, rng
-from curate.pipelines.store import read_manifest
+from curate.pipelines.store import judged_rollouts, read_manifest
+from curate.pipelines.summary import step_record
 
 Manifest = dict[str, Any]
 
@@ -25,6 +26,12 @@ def closing_table(manifest: dict[str, Metric], out: Path, console: Console) -> N
     summary = cast(Manifest, manifest["summary"])
     console.print(_steps_table(cast("list[Manifest]", manifest["steps"])))
     console.print(_figures_table(summary))
+    measured = step_record(manifest, "measure")
+    if measured and measured["metrics"].get("policies"):
+        console.print(_policies_table(measured["metrics"]["policies"]))
+    if measured and "imported" in measured["metrics"]:
+        folder = out / "steps" / measured["artifact"]
+        console.print(_imported(measured["metrics"]["imported"], folder), soft_wrap=True)
     if not summary["rows_out"] and manifest["steps"]:
         console.print(_nothing_left(cast("list[Manifest]", manifest["steps"])), soft_wrap=True)
     for label, path in (
@@ -38,16 +45,20 @@ def closing_table(manifest: dict[str, Metric], out: Path, console: Console) -> N
 
 
 def _steps_table(steps: list[Manifest]) -> Table:
+    counted = {"rows in": "rows_in", "made": "made", "rejected": "rejected", "rows out": "rows_out"}
+    if not any(step["made"] for step in steps):
+        del counted["made"]
     table = Table(title="steps", title_justify="left")
-    table.add_column("step")
-    for name in ("rows in", "made", "rejected", "rows out", "seconds"):
+    table.add_column("step", no_wrap=True)
+    for name in (*counted, "seconds"):
         table.add_column(name, justify="right")
-    table.add_column("rejected because")
+    table.add_column("rejected because", overflow="fold")
     for step in steps:
         reasons = ", ".join(f"{k} {v:,}" for k, v in step["rejected_by_reason"].items())
         seconds = "reused" if step["reused"] else f"{step['seconds']:.1f}"
-        counts = [f"{step[k]:,}" for k in ("rows_in", "made", "rejected", "rows_out")]
-        table.add_row(step["name"], *counts, seconds, escape(reasons))
+        counts = [f"{step[key]:,}" for key in counted.values()]
+        told = OFF if is_off(step) else reasons
+        table.add_row(step["name"], *counts, seconds, escape(told))
     return table
 
 
@@ -75,9 +86,34 @@ def _figures_table(summary: Manifest) -> Table:
         per = summary["rollouts_per_frontier_prompt"]
         table.add_row("rollouts", f"{summary['rollouts']:,}")
         table.add_row("rollouts per frontier prompt", "–" if per is None else f"{per:.1f}")
-        table.add_row("tokens", f"{summary['tokens']:,}")
+        table.add_row("tokens", "–" if summary["tokens"] is None else f"{summary['tokens']:,}")
     table.add_row("seconds", f"{summary['seconds']:.1f}")
     return table
+
+
+def _policies_table(policies: Manifest) -> Table:
+    table = Table(title="policies", title_justify="left")
+    table.add_column("policy", overflow="fold")
+    for name in ("prompts", "rollouts", "pass rate", "frontier share"):
+        table.add_column(name, justify="right")
+    for name, told in policies.items():
+        counts = (f"{told['prompts']:,}", f"{told['rollouts']:,}")
+        table.add_row(
+            escape(name), *counts, share(told["pass_rate"]), share(told["frontier_share"])
+        )
+    if all(told["frontier_share"] is None for told in policies.values()):
+        table.caption = "a frontier share takes two rollouts of a prompt"
+        table.caption_justify = "left"
+    return table
+
+
+def _imported(told: Manifest, folder: Path) -> Text:
+    """What became of imported rollouts, and where those of no use are."""
+    line = f"imported rollouts: {told['read']:,} read, {told['used']:,} used"
+    if told["unused"]:
+        reasons = ", ".join(f"{name} {n:,}" for name, n in told["unused"].items())
+        line += f"; unused because {reasons} ({folder / 'unused_rollouts.parquet'})"
+    return Text(line)
 
 
 def share(value: float | None) -> str:
@@ -131,7 +167,7 @@ def show_prompts(
         chosen = frame[sorted(order.tolist())] if len(frame) else frame
     ids = [*chosen["id"], *chosen["parents"].explode().drop_nulls()]
     parents = {row["id"]: row for row in frame.filter(pl.col("id").is_in(ids)).to_dicts()}
-    rollouts = Ledger(build / "rollouts").scan().filter(pl.col("prompt_id").is_in(ids)).collect()
+    rollouts = judged_rollouts(build).filter(pl.col("prompt_id").is_in(ids)).collect()
     records = [
         {
             **row,

@@ -6,8 +6,9 @@ import hashlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -41,15 +42,22 @@ class Source:
         uri: as given.
         name: base name of the file or folder.
         files: in reading order.
-        digest: SHA-256 over the files' names and contents, 64 hex digits.
         limit: at most this many rows, or None.
     """
 
     uri: str
     name: str
     files: tuple[SourceFile, ...]
-    digest: str
     limit: int | None = None
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over the files' names and contents, 64 hex digits; read once, when asked for.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
+        return _digest(self.files)
 
     def rows(self) -> Iterator[tuple[str, RawRow]]:
         """File name and row, in order.
@@ -67,7 +75,7 @@ class Source:
 
 
 def open_source(uri: str, *, stdin: IO[bytes] | None = None, limit: int | None = None) -> Source:
-    """Find a source's files and take their digest.
+    """Find a source's files.
 
     Args:
         uri: file, folder, glob, or ``-``.
@@ -81,7 +89,7 @@ def open_source(uri: str, *, stdin: IO[bytes] | None = None, limit: int | None =
         files, name = [_spool(stdin or sys.stdin.buffer)], "stdin"
     else:
         files, name = _find(uri), Path(uri).name or uri
-    return Source(uri, name, tuple(files), _digest(files), limit)
+    return Source(uri, name, tuple(files), limit)
 
 
 def _find(uri: str) -> list[SourceFile]:
@@ -136,7 +144,7 @@ def _spool(stream: IO[bytes]) -> SourceFile:
     return SourceFile(path, "stdin", {b"{": ".jsonl", b"[": ".json"}.get(head[:1], ".csv"))
 
 
-def _digest(files: list[SourceFile]) -> str:
+def _digest(files: Sequence[SourceFile]) -> str:
     digest = hashlib.sha256()
     for file in files:
         digest.update(f"{file.name}\x1f".encode("utf-8", "surrogateescape"))

@@ -80,11 +80,13 @@ class Store:
                 if entry.name not in {"steps", MANIFEST, ".lock", "rollouts"}
             ]
         except OSError as error:
-            raise ConfigError(f"build directory {root}: cannot be used: {error.strerror}") from error
+            raise ConfigError(
+                f"build directory {root}: cannot be used: {error.strerror}"
+            ) from error
         if strangers and not (root / MANIFEST).exists() and not (root / "steps").exists():
             raise ConfigError(
-                f"build directory {root}: not empty and not a build (found {sorted(strangers)[0]!r}); "
-                "choose a new folder"
+                f"build directory {root}: not empty and not a build "
+                f"(found {sorted(strangers)[0]!r}); choose a new folder"
             )
 
     @property
@@ -204,3 +206,13 @@ def read_manifest(build: Path) -> dict[str, Metric]:
     except (OSError, orjson.JSONDecodeError) as error:
         raise PoolError(f"{path}: cannot be read: {error}") from error
     return loaded
+
+
+def judged_rollouts(build: Path) -> pl.LazyFrame:
+    """A build's rollouts, with the verdicts of the verifiers its manifest names.
+
+    Raises:
+        ConfigError: the folder is no build.
+    """
+    version = read_manifest(build).get("verifiers")
+    return Ledger(build / "rollouts").scan(version if isinstance(version, str) else None)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import polars as pl
 
-from curate.pipelines.measure import frontier
+from curate.pipelines.measure import frontier, frontier_share
 from curate.pipelines.step import Metric
 from curate.pipelines.store import PoolRef
 
@@ -67,7 +67,7 @@ def figures(ref: PoolRef) -> dict[str, Metric]:
     return {
         "prompts": len(frame),
         "frontier_prompts": mixed,
-        "frontier_share": mixed / len(frame) if len(frame) else None,
+        "frontier_share": frame.select(frontier_share()).item(),
         "mean_p_hat": cast(float | None, frame["p_hat"].mean()),
         "mean_q_hat": cast(float | None, frame["q_hat"].mean()),
         "p_hat_histogram": cast(Metric, histogram["count"].to_list()) if len(frame) else [],

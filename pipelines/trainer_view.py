@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 from curate.pipelines.errors import UsageError
+from curate.pipelines.hub import without_progress_bars
 from curate.verifiers import rewards as hooks
 
 Row: TypeAlias = Mapping[str, Any]
@@ -87,11 +88,9 @@ def load(view: TrainerView, paths: Sequence[Path]) -> tuple[Any, list[Row]]:
         ) from error
     loader = {".jsonl": "json"}.get(paths[0].suffix, paths[0].suffix[1:])
     groups = [list(paths)] if view.together else [[path] for path in paths]
-    shown = not datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
     try:
         # A cache of its own: one left from files that have changed since would hide the change.
-        with TemporaryDirectory(prefix="curate-verify-") as cache:
+        with without_progress_bars(), TemporaryDirectory(prefix="curate-verify-") as cache:
             parts = [
                 datasets.load_dataset(
                     loader,
@@ -107,9 +106,6 @@ def load(view: TrainerView, paths: Sequence[Path]) -> tuple[Any, list[Row]]:
     except (datasets.exceptions.DatasetsError, OSError, ValueError, TypeError) as error:
         cause = error.__cause__ or error
         raise ValueError(f"{type(cause).__name__}: {cause}") from error
-    finally:
-        if shown:
-            datasets.enable_progress_bars()
 
 
 def _chat(messages: Sequence[Row]) -> Prompt:

@@ -27,11 +27,11 @@ from curate.pipelines.export_checks import (
     same_copies,
     stages,
 )
-from curate.pipelines.pool import PROMPT_SCHEMA, read_parquet
 from curate.pipelines.shard import CONTENTS
+from curate.pipelines.show import last_pool
 from curate.pipelines.sinks import SINKS, FileKind, Sink
 from curate.pipelines.step import rng
-from curate.pipelines.store import MANIFEST, read_manifest
+from curate.pipelines.store import MANIFEST
 from curate.pipelines.trainer_view import VIEWS, TrainerView, load
 
 #: Rows whose gold and wrong answer are tried when no number is asked for.
@@ -145,12 +145,12 @@ def _structure(
 
 
 def _folder(shards: Path, trainer: str) -> Path:
+    """The trainer's folder in a build or its shards, or the folder given."""
     for folder in (shards / "shards" / trainer, shards / trainer, shards):
         if folder.name == trainer and any(folder.glob("*/*-part-*")):
             return folder
-    there = [name for name in SINKS if (shards / name).is_dir()] or [
-        name for name in SINKS if (shards / "shards" / name).is_dir()
-    ]
+    roots = (shards, shards / "shards")
+    there = [name for root in roots for name in SINKS if (root / name).is_dir()]
     hint = f"it holds {', '.join(there)}; " if there else ""
     raise ConfigError(
         f"{shards}: no files for {trainer}; {hint}build with --set shard.formats=all to have every "
@@ -159,13 +159,10 @@ def _folder(shards: Path, trainer: str) -> Path:
 
 
 def _pool(folder: Path) -> pl.DataFrame | None:
-    """The last pool of the build the folder lies in, if it lies in one."""
+    """The last pool of the build the folder lies in, if it lies in one with its pools."""
     build = folder.parent.parent
-    if not (build / MANIFEST).exists():
-        return None
-    steps: Any = read_manifest(build)["steps"]
-    part = build / "steps" / str(steps[-1]["artifact"]) / "part-00000.parquet"
-    return read_parquet(part, PROMPT_SCHEMA, "pool") if part.exists() else None
+    whole = (build / MANIFEST).exists() and (build / "steps").is_dir()
+    return last_pool(build) if whole else None
 
 
 def _files(folder: Path) -> Check:

@@ -82,7 +82,8 @@ def verify_export(
         typer.echo(json.dumps(report.as_dict(), ensure_ascii=False))
     else:
         for check in report.checks:
-            typer.echo(f"{'ok  ' if check.ok else 'FAIL'} {check.name}: {check.detail}")
+            detail = "" if check.detail == "ok" else f": {check.detail}"
+            typer.echo(f"{'ok  ' if check.ok else 'FAIL'} {check.name}{detail}")
             for failure in check.failures[:10]:
                 typer.echo(f"       {failure}")
             if len(check.failures) > 10:

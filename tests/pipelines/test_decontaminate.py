@@ -6,7 +6,9 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
+from curate.pipelines.benchmarks import open_benchmark
 from curate.pipelines.decontaminate import Decontaminate
+from curate.pipelines.errors import ConfigError
 
 LONG = ("A gardener plants 48 tulips in 6 equal rows along the southern wall and waters each row "
         "with 3 litres every evening. How many tulips stand in one row?")  # fmt: skip
@@ -78,9 +80,10 @@ def test_a_flag_keeps_the_prompt_and_its_other_metadata(make_pool, context, benc
     assert report.select("source_id", "benchmark", "benchmark_row", "rule", "action").rows() == [
         ("made:1", "bench.jsonl", 1, "exact", "flag")
     ]
-    assert result.metrics == {
-        "benchmarks": {"bench.jsonl": {"rows": 3, "exact": 1}}, "matched": 1,
-    }  # fmt: skip
+    found = result.metrics["benchmarks"]["bench.jsonl"]
+    assert found.pop("digest") == open_benchmark(str(bench)).digest
+    assert found == {"rows": 3, "unusable": 0, "matched": 1, "exact": 1}
+    assert result.metrics["matched"] == 1
 
 
 def test_a_benchmark_without_answers_still_counts(make_pool, context, tmp_path) -> None:
@@ -89,9 +92,62 @@ def test_a_benchmark_without_answers_still_counts(make_pool, context, tmp_path) 
     assert len(run(make_pool, context, path, [LONG]).kept) == 0
 
 
-def test_a_missing_benchmark_is_named_before_any_work() -> None:
-    with pytest.raises(ValidationError, match=r"nowhere\.json"):
-        Decontaminate(against=("nowhere.json",))
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("nowhere.json", r"benchmark nowhere\.json: no such file"),
+        ("-", "standard input"),
+        ("pyproject.toml", "unknown format"),
+    ],
+)
+def test_what_is_no_benchmark_is_told_before_any_work(monkeypatch, root, uri, told) -> None:
+    monkeypatch.chdir(root)
+    with pytest.raises(ValidationError, match=told):
+        Decontaminate(against=(uri,))
+
+
+def test_a_benchmark_that_is_gone_when_the_step_comes_is_told(bench) -> None:
+    step = Decontaminate(against=(str(bench),))
+    bench.unlink()
+    with pytest.raises(ConfigError, match=r"decontaminate\.against: .*bench\.jsonl: no such file"):
+        step.inputs()
+
+
+def test_one_benchmark_needs_no_list_and_none_is_read_twice(bench) -> None:
+    assert Decontaminate(against=str(bench)) == Decontaminate(against=[str(bench), str(bench)])
+
+
+def test_no_benchmark_lets_everything_pass_and_writes_no_report(make_pool, context) -> None:
+    ctx, pool = context(), make_pool(3)
+    result = Decontaminate().run(pool, ctx)
+    assert result.kept == pool
+    assert result.metrics == {"benchmarks": {}, "matched": 0}
+    assert list(ctx.artifact.iterdir()) == []
+
+
+def test_files_of_one_name_are_told_apart(make_pool, context, bench, tmp_path) -> None:
+    other = tmp_path / "other" / "bench.jsonl"
+    other.parent.mkdir()
+    other.write_text(json.dumps({"question": "Name the capital of Peru."}) + "\nno JSON\n")
+    step = Decontaminate(against=(str(bench), str(other)))
+    result = step.run(make_pool(1, question=["Name the capital of Peru."]), context())
+    found = result.metrics["benchmarks"]
+    assert {name: (f["rows"], f["unusable"], f.get("matched", 0)) for name, f in found.items()} == {
+        str(bench): (3, 0, 0), str(other): (1, 1, 1),
+    }  # fmt: skip
+    assert result.rejected["detail"][0].startswith(f"{other}:1 by exact (the same text): ")
+
+
+def test_a_dataset_is_a_benchmark_too(make_pool, context, bench, monkeypatch, tmp_path) -> None:
+    pytest.importorskip("datasets")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "set"
+    folder.mkdir()
+    bench.rename(folder / "train.jsonl")
+    step = Decontaminate(against=f"hf:{folder}")
+    assert set(step.inputs()) == {f"hf:{folder}"}
+    result = step.run(make_pool(2, question=["else", LONG]), context())
+    assert result.rejected["detail"][0].startswith("set/train:1 by exact ")
 
 
 def test_inputs_change_with_the_content_of_the_benchmark(bench) -> None:
