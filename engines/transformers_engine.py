@@ -39,7 +39,7 @@ def choose_device(device: str | None) -> Device:
     """
     if device not in {None, "cpu", "cuda"}:
         raise UsageError(f"device {device!r} is not known; give cpu or cuda")
-    if device == "cpu" or (device is None and not _driver()):
+    if device == "cpu" or (device is None and not has_driver()):
         return "cpu"
     import torch
 
@@ -113,8 +113,9 @@ class TransformersEngine:
 
     def close(self) -> None:
         """Free the model."""
-        self._loaded = None
-        gc.collect()
+        if self._loaded is not None:
+            self._loaded = None
+            gc.collect()
 
     def _load(self) -> tuple[Any, Any]:
         if self._loaded is None:
@@ -181,7 +182,7 @@ class TransformersEngine:
         ]
 
 
-def _driver() -> bool:
+def has_driver() -> bool:
     """Asked before torch is imported: on a machine without a driver that import is not needed."""
     return Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists()
 

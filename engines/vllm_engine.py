@@ -3,13 +3,19 @@
 Every sample is a request of its own with its own seed, so that a sample's draws depend on no other
 and samples added later differ from the first; the prompt's blocks are computed once for all of them
 by prefix caching. Finished samples are told as they finish.
+
+The scheduler runs in this process and the model in one process of its own, which ends when this one
+does, however it does: left to itself vLLM puts the scheduler in a process too, one that outlives a
+killed parent and holds the model's memory for ever.
 """
 
 import gc
 import json
+import logging
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from importlib.util import find_spec
 from time import perf_counter
 from typing import Any, Literal
 
@@ -32,17 +38,34 @@ _INSTALL = (
     "pip install 'curate-rlvr[vllm]' (CUDA), or .ci/vllm FOLDER in a clone (CPUs with AVX-512), "
     "in an environment of its own"
 )
+
 #: vLLM's own default on CPUs is nearly all memory of the machine.
 _CPU_CACHE_BYTES = 4 << 30
 _CPU_BATCHED_TOKENS = 16384
 _CUDA_SHARE = 0.9
 #: Set while vLLM is imported and started, unless the user has set them.
-_SETTINGS = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
+_SETTINGS = {
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # no process for the scheduler
+}
 #: With free whitespace between JSON's tokens, a weak model fills its whole length with it.
 _FORMS = {"backend": "xgrammar", "disable_any_whitespace": True}
 #: What vLLM raises for parameters it cannot use; the second came later and is no ValueError.
 _REFUSALS = frozenset({"ValueError", "VLLMValidationError"})
+#: What it says to those who wait for a process that is gone.
+_ENDED = "cancelled"
 _FINISH: Mapping[str | None, FinishReason] = {"stop": "stop", "length": "length"}
+
+
+def check_installed() -> None:
+    """Ask for vLLM before anything is begun with it; importing it takes many seconds.
+
+    Raises:
+        EngineError: it is not installed.
+    """
+    if find_spec("vllm") is None:
+        raise EngineError(f"engine vllm: vllm is not installed: {_INSTALL}")
 
 
 class VllmEngine:
@@ -175,6 +198,8 @@ class VllmEngine:
         reason = str(error).strip().partition("\n")[0] or repr(error)
         if structure and type(error).__name__ in _REFUSALS:
             return UsageError(f"vLLM cannot hold completions to {structure}: {reason}")
+        if reason == _ENDED:
+            reason = "the model's process has ended; was memory short?"
         return EngineError(f"policy {self.model.name!r}: vLLM failed: {reason}")
 
     def _load(self) -> tuple[Any, Any]:
@@ -185,7 +210,7 @@ class VllmEngine:
     def _start(self) -> tuple[Any, Any]:
         folder = str(self.model.folder)
         try:
-            with _environment(_SETTINGS), quiet():
+            with _environment(_SETTINGS), _threads(), quiet():
                 from transformers import AutoTokenizer
                 from vllm import LLM
 
@@ -199,8 +224,11 @@ class VllmEngine:
                     enable_prefix_caching=True,
                     structured_outputs_config=_FORMS,
                     use_tqdm_on_load=False,
+                    distributed_executor_backend="mp",
                     **self._placement(),
                 )
+                # What it was at when it failed: hundreds of kilobytes on standard error.
+                logging.getLogger("vllm.logging_utils.dump_input").setLevel(logging.CRITICAL)
         except ImportError as error:
             raise EngineError(f"engine vllm: {error}: {_INSTALL}") from error
         except Exception as error:  # whatever a broken file makes its libraries raise
@@ -264,3 +292,15 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
     finally:
         for name in added:
             os.environ.pop(name, None)
+
+
+@contextmanager
+def _threads() -> Iterator[None]:
+    """VLLM's scheduler turns torch down to one thread here; other models share this process."""
+    import torch
+
+    threads = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

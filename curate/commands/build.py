@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated
 
 import typer
 
@@ -15,9 +15,6 @@ from curate.commands.running import (
     check_and_tell,
     reported,
 )
-
-if TYPE_CHECKING:
-    from curate.engines.models import EngineName
 
 
 @reported
@@ -93,6 +90,7 @@ def build(
 
     Example: curate build --source data.jsonl --recipe frontier --policy smollm2 --out builds/demo
     """
+    from curate.engines.models import engine_name
     from curate.pipelines.mixture import SourceSpec
     from curate.pipelines.recipe import merge, parse_settings
     from curate.pipelines.spec import BuildSpec
@@ -112,7 +110,7 @@ def build(
         generator=generator,
         imports=tuple(imports or ()),
         revision=revision,
-        engine=_engine(engine),
+        engine=engine_name(engine) if engine is not None else None,
         concurrency=concurrency,
         device=device,
         batch_size=batch_size,
@@ -138,11 +136,3 @@ def _default_out(sources: list[str], recipe: str) -> Path:
     ]
     words = [re.sub(r"[^\w-]+", "-", stem) for stem in stems if stem] or ["source"] * bool(sources)
     return Path("builds") / "-".join([*words, Path(recipe).stem])
-
-
-def _engine(name: str | None) -> "EngineName | None":
-    from curate.pipelines.errors import UsageError
-
-    if name is None or name in {"transformers", "vllm", "openai"}:
-        return cast("EngineName | None", name)
-    raise UsageError(f"--engine {name!r}: give transformers, vllm or openai")

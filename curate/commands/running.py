@@ -76,7 +76,8 @@ def run_build(spec: "BuildSpec") -> "dict[str, Metric]":
 _QUIET = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_LOGGING_LEVEL": "ERROR",
+    # Prefect's own threads tell of a server that went away; the error line does too.
+    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
     # A failure is told once, by this command; its traceback stays in the server's logs.
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_CLI_PROMPT": "false",

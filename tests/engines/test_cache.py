@@ -29,6 +29,21 @@ def flat(answers: list[list]) -> list[list[tuple]]:
     return [[(c.sample, c.text) for c in completions] for completions in answers]
 
 
+class OneByOne(ScriptedEngine):
+    """Tells every sample by itself; fails before the last of them when told to."""
+
+    fails = False
+
+    def generate(self, requests, sampling, on_batch=None):
+        answers = super().generate(requests, sampling)
+        told = [(place, made) for place, many in enumerate(answers) for made in many]
+        for place, made in told[:-1] if self.fails else told:
+            on_batch([place], [[made]])
+        if self.fails:
+            raise EngineError("gone")
+        return answers
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "cache.sqlite"
@@ -90,15 +105,38 @@ def test_any_order_of_asking_gives_what_asking_at_once_gives(asked) -> None:
     assert engine.generated == len(needed)
 
 
-def test_every_batch_is_told_with_its_places(path: Path) -> None:
-    engine = CachedEngine(ScriptedEngine(), path, 4)
-    engine.generate([ask(2)], SAMPLING)
-    told: dict[int, list] = {}
-    requests = [ask(a % 3, key=f"{a}") for a in range(7)]
-    made = engine.generate(
-        requests, SAMPLING, lambda places, batch: told.update(zip(places, batch, strict=True))
-    )
-    assert [told[i] for i in range(7)] == made
+def told_by(engine: CachedEngine, requests: list[Request]) -> tuple[list[list], list[int]]:
+    """What was told of each request, in its order, and how much with each call."""
+    told: list[list] = [[] for _ in requests]
+    calls: list[int] = []
+
+    def on_batch(places: list[int], batch: list[list]) -> None:
+        calls.append(sum(map(len, batch)))
+        for place, completions in zip(places, batch, strict=True):
+            told[place] += completions
+
+    engine.generate(requests, SAMPLING, on_batch)
+    return [sorted(many, key=lambda c: c.sample) for many in told], calls
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(0, 5)), max_size=6),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(0, 5)), max_size=6),
+    st.booleans(),
+)
+def test_every_sample_is_told_once_to_all_who_asked(before, asked, one_by_one) -> None:
+    engine = CachedEngine(OneByOne() if one_by_one else ScriptedEngine(), None, 4)
+    engine.generate([ask(*each) for each in before], SAMPLING)
+    requests = [ask(*each, key=f"{i}") for i, each in enumerate(asked)]
+    told, _ = told_by(engine, requests)
+    assert told == engine.generate(requests, SAMPLING)
+
+
+def test_what_is_made_is_told_at_once_however_long_the_batch(path: Path) -> None:
+    engine = CachedEngine(OneByOne(), path, 1000)
+    engine.generate([ask(a) for a in range(2)], SAMPLING)
+    _, calls = told_by(engine, [ask(a) for a in range(5)])
+    assert calls == [4] + [1] * 6
 
 
 class Short(ScriptedEngine):
@@ -179,6 +217,20 @@ def test_a_cache_that_cannot_be_written_is_an_error(path: Path) -> None:
         engine.generate([ask(1)], SAMPLING)
 
 
+def test_a_full_disk_is_an_error_and_what_was_told_before_is_kept(path: Path) -> None:
+    engine = CachedEngine(OneByOne(), path, 1000)
+    engine.generate([ask(1)], SAMPLING)
+    (pages,) = engine._db.execute("PRAGMA page_count").fetchone()
+    engine._db.execute(f"PRAGMA max_page_count={pages + 1}")
+    with pytest.raises(EngineError, match=r"cache\.sqlite.*full.*--cache"):
+        engine.generate([ask(a, 8) for a in range(200)], SAMPLING)
+    engine.close()
+    after = CachedEngine(ScriptedEngine(), path, 1000)
+    after.generate([ask(a, 8) for a in range(200)], SAMPLING)
+    assert after.generated + after.hits == 1600
+    assert after.hits > 2
+
+
 def test_text_of_any_kind_comes_back_as_it_was(path: Path) -> None:
     class Odd(ScriptedEngine):
         def _answer(self, request, sampling):
@@ -211,20 +263,11 @@ def test_keys_outlive_settings_that_came_later(path: Path) -> None:
     assert len(keys) == 3
 
 
-class OneByOne(ScriptedEngine):
-    """Tells every sample by itself, and dies before the last."""
-
-    def generate(self, requests, sampling, on_batch=None):
-        answers = super().generate(requests, sampling)
-        told = [(place, made) for place, many in enumerate(answers) for made in many]
-        for place, made in told[:-1]:
-            on_batch([place], [[made]])
-        raise EngineError("gone")
-
-
 def test_samples_told_one_by_one_are_kept_one_by_one(path: Path) -> None:
+    failing = OneByOne()
+    failing.fails = True
     with pytest.raises(EngineError, match="gone"):
-        CachedEngine(OneByOne(), path, 100).generate([ask(a, 3) for a in range(4)], SAMPLING)
+        CachedEngine(failing, path, 100).generate([ask(a, 3) for a in range(4)], SAMPLING)
     after = CachedEngine(ScriptedEngine(), path, 100)
     made = after.generate([ask(a, 3) for a in range(4)], SAMPLING)
     assert (after.hits, after.generated) == (11, 1)

@@ -2,49 +2,22 @@
 
 import asyncio
 import json
+import random
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from asking import SAMPLING, ask, check, engine
 from misbehaving import Server, answer, error
 
-from curate.engines.api import Completion, Message, Request, Sampling, Structure, sample_seed
+from curate.engines.api import Completion, Sampling
 from curate.engines.cache import CachedEngine
-from curate.engines.openai_engine import OpenAIEngine, Patience
-from curate.engines.openai_wire import Unusable, read_completion, retry_after
-from curate.engines.server import resolve_server
-from curate.pipelines.errors import CurateError, EngineError, PromptTooLong, UsageError
-
-SAMPLING = Sampling(max_tokens=8)
-QUICK = Patience(timeout_s=5.0, attempts=4, backoff_s=0.001, longest_wait_s=0.2)
-
-
-def ask(n: int = 2, prompts: int = 3, first_sample: int = 0) -> list[Request]:
-    return [Request(f"k{i}", (Message("user", f"q{i}"),), n, first_sample) for i in range(prompts)]
-
-
-def engine(server: Server, concurrency: int = 4, **given) -> OpenAIEngine:
-    ref = resolve_server(server.url, None, given.get("api_key"))
-    return OpenAIEngine(ref, concurrency, **{"patience": QUICK, **given})
-
-
-def check(made: list[list[Completion]], requests: list[Request]) -> None:
-    """Every sample is there, and is the answer to its own prompt and seed."""
-    for request, completions in zip(requests, made, strict=True):
-        samples = range(request.first_sample, request.first_sample + request.n)
-        assert [c.sample for c in completions] == list(samples)
-        for c in completions:
-            seed = sample_seed(0, request.key, c.sample) & 0x7FFFFFFF
-            assert c.text == f"{request.messages[-1].content}|{seed}"
-            assert (c.finish_reason, c.prompt_tokens, c.tokens) == ("stop", 7, 3)
+from curate.engines.openai_engine import Patience
+from curate.pipelines.errors import EngineError
 
 
 def test_one_request_for_each_sample_with_its_own_seed() -> None:
@@ -57,8 +30,12 @@ def test_one_request_for_each_sample_with_its_own_seed() -> None:
         sent = server.bodies[0]
         assert (sent["temperature"], sent["top_p"], sent["max_tokens"]) == (0.7, 0.9, 8)
         assert sent["stop"] == ["\n\n"]
+        assert "n" not in sent  # several choices at once are not every server's to give
         check(engine(server).generate(later := ask(3, first_sample=2), SAMPLING), later)
         assert len({body["seed"] for body in server.bodies}) == 6 + 9
+
+
+GOOD = answer({"messages": [{"content": "q"}]})
 
 
 def first_time(reply) -> Callable:
@@ -76,6 +53,9 @@ def first_time(reply) -> Callable:
         (200, {}, "null"),
         (200, {}, "[" * 100_000),
         (200, {}, '{"choices": [], "usage": {}}'),
+        (200, {"Content-Encoding": "gzip"}, "no gzip at all"),
+        (502, {"Content-Type": "text/html; charset=klingon"}, "<html>bad gateway</html>"),
+        (200, {}, json.dumps({**GOOD, "usage": None})),
         (200, {}, json.dumps(answer({"messages": [{"content": ""}]}, finish_reason="abort"))),
         "cut",
         "reset",
@@ -103,6 +83,7 @@ def test_a_server_that_hangs_is_given_up_and_asked_again(misdeed: str) -> None:
         (error(503, "busy"), "HTTP 503: .*busy"),
         ((200, {}, "certainly!"), "no whole answer .*certainly!"),
         ((200, {}, ""), "empty body"),
+        ((200, {}, json.dumps({**GOOD, "usage": None})), 'no token counts in its "usage"'),
         ("cut", "RemoteProtocolError"),
         ("hang", "no answer in 0.2 s"),
     ],
@@ -123,205 +104,6 @@ def test_retry_after_is_waited_for_but_not_for_ever() -> None:
     with Server(first_time((429, {"Retry-After": "86400"}, ""))) as server:
         engine(server).generate(ask(1, 1), SAMPLING)  # longest_wait_s is 0.2
         assert len(server.bodies) == 2
-
-
-@given(st.floats(0, 1e6))
-def test_retry_after_reads_seconds_and_dates(seconds: float) -> None:
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    assert retry_after(str(seconds), now) == pytest.approx(seconds)
-    date = format_datetime(now + timedelta(seconds=seconds), usegmt=True)
-    assert retry_after(date, now) == pytest.approx(seconds, abs=1)
-
-
-@pytest.mark.parametrize("value", ["", "soon", "nan", "inf", "-3", "Mon, 99 Foo 2026"])
-def test_a_retry_after_that_says_nothing_is_no_wait(value: str) -> None:
-    assert retry_after(value) == 0
-
-
-@given(st.text() | st.binary().map(lambda b: b.decode("latin-1")))
-def test_no_body_breaks_the_reader(text: str) -> None:
-    with pytest.raises(Unusable):
-        read_completion(text, 0, 8)
-
-
-JSONS = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@given(
-    JSONS, st.sampled_from(["choices", "usage", "message", "finish_reason", "logprobs", "content"])
-)
-def test_no_odd_field_breaks_the_reader(odd: object, name: str) -> None:
-    body = answer({"messages": [{"content": "q"}], "logprobs": True})
-    choice = body["choices"][0]
-    places = {"content": choice["message"], "choices": body, "usage": body}
-    places.get(name, choice)[name] = odd
-    try:
-        made = read_completion(json.dumps(body), 0, 8)
-    except Unusable:
-        return
-    assert isinstance(made.text, str)
-    assert made.finish_reason in {"stop", "length"}
-    assert made.logprob_sum is None or isinstance(made.logprob_sum, float)
-
-
-@pytest.mark.parametrize(
-    ("told", "tokens", "meant"),
-    [
-        ("stop", 3, "stop"),
-        ("length", 3, "length"),
-        ("content_filter", 3, "length"),
-        ("tool_calls", 3, "stop"),
-        (None, 3, "stop"),
-        (None, 8, "length"),
-        ("whatever", 8, "length"),
-    ],
-)
-def test_finish_reasons(told: str | None, tokens: int, meant: str) -> None:
-    body = answer({"messages": [{"content": "q"}]}, finish_reason=told)
-    body["usage"]["completion_tokens"] = tokens
-    made = read_completion(json.dumps(body), 5, 8)
-    assert (made.finish_reason, made.sample, made.tokens) == (meant, 5, tokens)
-
-
-def test_text_that_cannot_be_stored_is_made_so() -> None:
-    body = json.dumps(answer({"messages": [{"content": "q"}]}, message={"content": "\ud800 é"}))
-    assert read_completion(body, 0, 8).text == "? é"
-
-
-def test_log_probabilities_that_are_not_whole_are_none() -> None:
-    def made(values: list) -> float | None:
-        logs = {"content": [{"logprob": value} for value in values]}
-        body = answer({"messages": [{"content": "q"}]}, logprobs=logs)
-        return read_completion(json.dumps(body), 0, 8).logprob_sum
-
-    assert made([-1.0, -2.0, -0.5]) == -3.5
-    assert made([-1.0, -2.0]) == -3.0  # some leave out the end-of-sequence token
-    assert made([-1.0]) is None
-    assert made([-1.0, None, -2.0]) is None
-    assert made([-1.0, float("nan"), -2.0]) is None
-
-
-@pytest.mark.parametrize("name", ["logprobs", "seed", "top_p"])
-@pytest.mark.parametrize(
-    "refusal",
-    [
-        lambda name: error(400, "no.", param=name),
-        lambda name: error(400, f"Unrecognized request argument supplied: {name}"),
-        lambda name: error(403, f"You are not allowed to request {name} from this model"),
-        lambda name: (
-            422,
-            {},
-            json.dumps({"detail": [{"loc": ["body", name], "msg": "Extra inputs"}]}),
-        ),
-    ],
-    ids=["param", "message", "forbidden", "fastapi"],
-)
-def test_a_refused_parameter_is_left_out_once_for_all(name: str, refusal, caplog) -> None:
-    def rule(body: dict, seen: int):
-        return refusal(name) if name in body else None
-
-    with Server(rule) as server:
-        made = engine(server, concurrency=1)
-        answers = made.generate(ask(), SAMPLING)
-        assert [len(many) for many in answers] == [2, 2, 2]
-        assert sum(name in body for body in server.bodies) == 1
-        assert all("temperature" in body and "max_tokens" in body for body in server.bodies)
-        if name == "logprobs":
-            assert answers[0][0].logprob_sum is None
-        assert f"refuses {name}" in caplog.text
-        made.generate(ask(), SAMPLING)
-        assert len(server.bodies) == 13
-
-
-def test_what_decides_the_distribution_is_never_left_out() -> None:
-    for name, sampling in [
-        ("temperature", SAMPLING),
-        ("max_tokens", SAMPLING),
-        ("top_p", Sampling(top_p=0.9)),
-        ("stop", Sampling(stop=("x",))),
-    ]:
-        with (
-            Server(lambda body, seen, name=name: error(400, f"no {name}", param=name)) as server,
-            pytest.raises(EngineError, match=f"HTTP 400: .*no {name}"),
-        ):
-            engine(server).generate(ask(1, 1), sampling)
-        assert len(server.bodies) == 1
-
-
-def test_the_newer_name_of_the_limit() -> None:
-    said = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
-
-    def rule(body: dict, seen: int):
-        return error(400, said, param="max_tokens") if "max_tokens" in body else None
-
-    with Server(rule) as server:
-        requests = ask()
-        check(engine(server, concurrency=1).generate(requests, SAMPLING), requests)
-        assert [body.get("max_completion_tokens") for body in server.bodies] == [None] + [8] * 6
-
-
-VLLM = (
-    "This model's maximum context length is 384 tokens. However, you requested 8 output tokens "
-    "and your prompt contains 500 input tokens, for a total of 508 tokens."
-)
-
-
-@pytest.mark.parametrize(
-    ("reply", "card", "limit"),
-    [
-        (error(400, VLLM, param="input_tokens"), {}, 376),
-        (error(400, VLLM), {"max_model_len": 400}, 392),
-        (error(400, "Too much.", code="context_length_exceeded"), {}, 0),
-        (error(400, "the request exceeds the available context size"), {}, 0),
-    ],
-    ids=["vllm", "listed", "code", "llama.cpp"],
-)
-def test_prompts_too_long_are_collected_and_the_rest_is_kept(reply, card: dict, limit: int) -> None:
-    def rule(body: dict, seen: int):
-        return reply if body["messages"][-1]["content"] in {"q1", "q3"} else None
-
-    told: list[int] = []
-    with Server(rule, card=card) as server, pytest.raises(PromptTooLong) as raised:
-        engine(server).generate(ask(2, 5), SAMPLING, lambda places, made: told.extend(places))
-    assert (raised.value.keys, raised.value.limit) == (["k1", "k3"], limit)
-    assert sorted(told) == [0, 0, 2, 2, 4, 4]
-
-
-def test_a_limit_that_leaves_no_room_for_any_prompt() -> None:
-    with Server(card={"max_model_len": 8}) as server:
-        with pytest.raises(EngineError, match="max_tokens 8 does not fit its context of 8"):
-            engine(server).generate(ask(), SAMPLING)
-        assert not server.bodies
-    with (
-        Server(lambda body, seen: error(400, "the maximum context length is 8 tokens")) as server,
-        pytest.raises(EngineError, match="max_tokens 8 does not fit its context of 8"),
-    ):
-        engine(server).generate(ask(), SAMPLING)
-
-
-def test_keys() -> None:
-    with Server(key="sk-secret") as server:
-        requests = ask()
-        good = engine(server, api_key="sk-secret")
-        check(good.generate(requests, SAMPLING), requests)
-        assert "sk-secret" not in repr(good.identity)
-        with pytest.raises(EngineError, match=r"wants an API key and none was given: HTTP 401"):
-            engine(server)
-        with pytest.raises(EngineError, match="refuses this API key") as raised:
-            engine(server, api_key="sk-wrong")
-        assert "sk-wrong" not in str(raised.value)
-        good.api_key = "sk-late"
-        hits = len(server.bodies)
-        with pytest.raises(EngineError, match="refuses this API key") as raised:
-            good.generate(requests, SAMPLING)
-        assert "sk-late" not in str(raised.value)
-        assert len(server.bodies) == hits
-        with pytest.raises(UsageError, match="no header can carry"):
-            engine(server, api_key="sk\nX: y")
 
 
 def test_a_model_that_is_gone_is_told_with_those_that_are_there() -> None:
@@ -365,6 +147,21 @@ def test_an_error_ends_the_run_but_keeps_what_is_paid() -> None:
         assert len(server.bodies) == 3
 
 
+def test_a_server_deaf_to_seeds_and_log_probabilities_is_asked_once_for_each(tmp_path) -> None:
+    def rule(body: dict, seen: int):
+        text = f"{random.random()}"
+        return 200, {}, json.dumps(answer({**body, "logprobs": False}, message={"content": text}))
+
+    with Server(rule) as server:
+        first = CachedEngine(engine(server), tmp_path / "cache.sqlite", 1000)
+        made = first.generate(ask(4), SAMPLING)
+        assert len({c.text for many in made for c in many}) == 12
+        assert {c.logprob_sum for many in made for c in many} == {None}
+        again = CachedEngine(engine(server), tmp_path / "cache.sqlite", 1000)
+        assert again.generate(ask(4), SAMPLING) == made
+        assert len(server.bodies) == 12
+
+
 def test_an_error_of_the_cache_is_an_error_of_the_run() -> None:
     def full(*_: object) -> None:
         raise EngineError("the disk is full")
@@ -405,6 +202,17 @@ def run_until(server: Server, cache: Path, hits: int, sent: signal.Signals) -> i
     return run.wait(30)
 
 
+def test_progress_is_told_answer_by_answer() -> None:
+    """A batch of the cache is many answers long; what watches must not wait for its end."""
+    counts: list[int] = []
+    with Server() as server:
+        made = CachedEngine(engine(server), None, 1000)
+        made.generate(
+            ask(8, 5), SAMPLING, lambda places, batch: counts.append(sum(map(len, batch)))
+        )
+    assert counts == [1] * 40
+
+
 def test_a_killed_run_repeats_only_what_was_in_flight(tmp_path: Path) -> None:
     cache = tmp_path / "cache.sqlite"
     with Server(seconds=0.02) as server:
@@ -429,69 +237,3 @@ def test_an_interrupt_does_not_wait_for_the_server(tmp_path: Path) -> None:
         server.rule = lambda body, seen: None
         made.generate(ask(8, 10), SAMPLING)
         assert made.hits == 10
-
-
-def test_a_form_is_asked_of_each_server_in_its_words() -> None:
-    schema = Sampling(structure=Structure(json_schema='{"type": "object"}'))
-    choice = Sampling(structure=Structure(choice=("yes", "no")))
-    with Server() as server:
-        engine(server).generate(ask(1, 1), schema)
-        form = server.bodies[0]["response_format"]
-        assert form["json_schema"]["schema"] == {"type": "object"}
-        with pytest.raises(UsageError, match="only vLLM servers"):
-            engine(server).generate(ask(1, 1), choice)
-        assert len(server.bodies) == 1
-    with Server(card={"owned_by": "vllm"}) as server:
-        engine(server).generate(ask(1, 1), choice)
-        engine(server).generate(ask(1, 1), Sampling(structure=Structure(regex="[0-9]+")))
-        assert server.bodies[0]["structured_outputs"] == {"choice": ["yes", "no"]}
-        assert server.bodies[1]["structured_outputs"] == {"regex": "[0-9]+"}
-        assert server.bodies[0]["top_k"] == -1  # or the model's own defaults would decide
-
-
-@pytest.mark.parametrize(
-    "given",
-    [{}, {"regex": "a", "choice": ("b",)}, {"json_schema": "[1]"}, {"json_schema": "{"}],
-)
-def test_forms_that_are_none(given: dict) -> None:
-    with pytest.raises(ValueError):
-        Structure(**given)
-
-
-def test_which_model_is_meant() -> None:
-    with Server() as server:
-        ref = resolve_server(server.url + "/", None, None)
-        assert (ref.name, ref.model) == (f"{server.url}#served", "served")
-        assert ref == resolve_server(f"{server.url}#served", None, None)
-        assert ref.revision == "unknown"
-        assert resolve_server(server.url, "v2", None).revision == "v2"
-        with pytest.raises(UsageError, match="no model 'none' there; it serves served"):
-            resolve_server(f"{server.url}#none", None, None)
-        server.models = ["a", "b"]
-        with pytest.raises(UsageError, match=r"name one of its models.*a, b"):
-            resolve_server(server.url, None, None)
-        server.models = None
-        assert resolve_server(f"{server.url}#given", None, None).model == "given"
-        with pytest.raises(EngineError, match="HTTP 404 and no list of models"):
-            resolve_server(server.url, None, None)
-        server.card = {"root": "/models/x", "max_model_len": 384, "owned_by": "vllm"}
-        server.models = ["served"]
-        ref = resolve_server(server.url, None, None)
-        assert (ref.revision, ref.context, ref.vllm) == ("/models/x", 384, True)
-
-
-@pytest.mark.parametrize(
-    "spec",
-    ["http://", "http://:80/v1", "http://a:b/v1", "http://u:secret@h/v1", "http://h/v1?key=secret"],
-)
-def test_addresses_that_are_none(spec: str) -> None:
-    with pytest.raises(UsageError) as raised:
-        resolve_server(spec, None, None)
-    assert "secret" not in str(raised.value)
-
-
-def test_a_server_that_is_not_there() -> None:
-    with Server() as server:
-        url = server.url
-    with pytest.raises(CurateError, match=r"cannot be reached: ConnectError.*is it running"):
-        resolve_server(url, None, None)

@@ -1,8 +1,10 @@
 """The vllm engine and the openai engine against real vLLM: ``make test-vllm``."""
 
 import json
+import multiprocessing
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import torch
 
 from curate.engines.api import Completion, Engine, Message, Request, Sampling, Structure
 from curate.engines.cache import CachedEngine
@@ -214,6 +217,57 @@ def test_an_error_while_telling_leaves_the_engine_usable(offline: VllmEngine) ->
     with pytest.raises(EngineError, match="the disk is full"):
         offline.generate(ask(8), SAMPLING, full)
     assert [len(many) for many in offline.generate(ask(2), SAMPLING)] == [2] * 4
+
+
+def test_a_model_whose_process_dies_is_told_and_started_anew(offline: VllmEngine) -> None:
+    def kill(*_: object) -> None:
+        for child in multiprocessing.active_children():
+            child.kill()
+
+    offline.generate(ask(), SAMPLING)
+    threads = torch.get_num_threads()
+    with pytest.raises(EngineError, match="the model's process has ended"):
+        offline.generate(ask(24), SAMPLING, kill)
+    assert offline._loaded is None
+    assert [len(many) for many in offline.generate(ask(2), SAMPLING)] == [2] * 4
+    assert torch.get_num_threads() == threads
+
+
+KILLED = """
+import multiprocessing, os, signal
+from curate.engines.api import Message, Request, Sampling
+from curate.engines.models import resolve_local
+from curate.engines.vllm_engine import VllmEngine
+
+def die(*_):
+    print(*[child.pid for child in multiprocessing.active_children()], flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+engine = VllmEngine(resolve_local("tiny"), "cpu", cache_bytes=256 << 20)
+engine.generate([Request("k", (Message("user", "1"),), 64)], Sampling(max_tokens=64), die)
+"""
+
+
+def resident(pid: str) -> int:
+    """Pages of memory the process holds; 0 when it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
+def test_nothing_outlives_a_killed_run() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", KILLED], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert run.returncode == -signal.SIGKILL
+    children = run.stdout.decode().split()
+    assert children
+    for _ in range(120):
+        if not any(map(resident, children)):
+            break
+        time.sleep(0.5)
+    assert [resident(pid) for pid in children] == [0] * len(children)
 
 
 def test_seeds_survive_preemption(tiny: ModelRef) -> None:

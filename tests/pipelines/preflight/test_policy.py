@@ -83,7 +83,7 @@ def test_engine_and_device_are_chosen_without_torch(look, monkeypatch) -> None:
         (True, {"device": "cpu"}, "transformers on cpu"),
         (True, {"engine": "transformers"}, "transformers on cuda if torch can use the GPU"),
     ):
-        monkeypatch.setattr(preflight_policy, "_driver", lambda there=there: there)
+        monkeypatch.setattr(preflight_policy, "has_driver", lambda there=there: there)
         assert told in look(**fields)["engine"].detail
 
 
