@@ -5,23 +5,23 @@ the same function runs as a flow and each step as a task (``flows/prefect_build.
 steps exchange ``PoolRef``s, never rows, and what is cached is decided by the store alone.
 """
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TypeAlias
 
 from curate.pipelines.errors import CurateError
-from curate.pipelines.session import BuildSpec, open_session
-from curate.pipelines.step import Metric, Progress
+from curate.pipelines.session import Session, open_session
+from curate.pipelines.spec import BuildSpec
+from curate.pipelines.step import Metric, Progress, Step
 from curate.pipelines.store import PoolRef
 
-Work: TypeAlias = Callable[[PoolRef | None], PoolRef]
-#: Runs one step: its name, the work, the pool it starts from.
-Submit: TypeAlias = Callable[[str, Work, PoolRef | None], PoolRef]
+#: Runs one step: the open build, the step's number from 1, the step, the pool it starts from.
+Submit: TypeAlias = Callable[[Session, int, Step, PoolRef | None], PoolRef]
 
 
-def call(name: str, work: Work, ref: PoolRef | None) -> PoolRef:
+def call(session: Session, index: int, step: Step, ref: PoolRef | None) -> PoolRef:
     """Run a step right here."""
-    return work(ref)
+    return session.run(index, step, ref)
 
 
 def build(
@@ -47,9 +47,33 @@ def build(
     with open_session(spec, progress, api_key) as session:
         ref: PoolRef | None = None
         for index, step in enumerate(session.recipe.steps, start=1):
-            try:
-                ref = submit(step.name, partial(session.run, index, step), ref)
-            except CurateError as error:
-                session.fail(step.name, str(error))
-                raise
-        return session.finish()
+            with _noted(session, step.name):
+                ref = submit(session, index, step, ref)
+        with _noted(session, "publishing"):
+            return session.finish()
+
+
+def what_happened(error: BaseException) -> str:
+    """An error in one line: ours as they are, all others with their type.
+
+    >>> what_happened(CurateError("rows.jsonl:3: no answer")), what_happened(KeyError("x"))
+    ('rows.jsonl:3: no answer', "KeyError: 'x'")
+    """
+    text = " ".join(str(error).split())
+    if isinstance(error, CurateError) and text:
+        return text
+    if not isinstance(error, Exception | SystemExit):  # Ctrl-C, or a signal made an exception
+        return "interrupted"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+@contextmanager
+def _noted(session: Session, where: str) -> Iterator[None]:
+    """Whatever ends a build early stands in its manifest."""
+    try:
+        yield
+    except BaseException as error:
+        # Where not even this can be written, what came first is what to tell.
+        with suppress(CurateError):
+            session.fail(where, what_happened(error))
+        raise
