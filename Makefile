@@ -9,7 +9,7 @@ OUT    ?= builds/demo
 
 VLLM_VENV ?= .venv-vllm
 
-.PHONY: demo test test-vllm clean
+.PHONY: demo test test-server test-vllm clean
 
 $(BIN)/.ready: pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "needs $(PYTHON); set PYTHON=…"; exit 1; }
@@ -26,6 +26,9 @@ test: $(BIN)/.ready  ## lint, types and the whole default suite
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
+
+test-server: $(BIN)/.ready  ## builds under a real Prefect server on loopback
+	$(BIN)/python -m pytest -m server tests/flows
 
 $(VLLM_VENV)/.ready: pyproject.toml .ci/vllm
 	PYTHON="$(PYTHON)" TORCH="$(TORCH)" .ci/vllm $(VLLM_VENV)

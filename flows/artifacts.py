@@ -119,10 +119,6 @@ def step_line(record: Record) -> str:
     )
 
 
-def _files(out: Path) -> list[Path]:
-    return [(out / name).resolve() for name in _FILES if (out / name).exists()]
-
-
 def _funnel(steps: list[dict[str, Any]]) -> str:
     header = ("step", *(label for label, _ in _COUNTS), "seconds", "rejected because")
     return table(
