@@ -62,7 +62,7 @@ class Decontaminate(Step):
     """
 
     name: ClassVar[str] = "decontaminate"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     against: tuple[str, ...] = ()
     question: str | None = None

@@ -42,7 +42,7 @@ class Dedup(Step):
     """
 
     name: ClassVar[str] = "dedup"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs: ClassVar[frozenset[Need]] = frozenset({"verifiers"})
 
     near: Near | None = Near()

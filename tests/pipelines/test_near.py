@@ -54,6 +54,10 @@ def test_a_near_copy_goes_and_says_of_what(make_pool, context, copy) -> None:
             "Evaluate the root $\\sqrt{x+1}$ at nought.",
         ),
         ("Find the length of AB in the figure here.", "Find the length of AC in the figure here."),
+        (
+            "How many ways are there to order the letters of the word ELLIPSE?",
+            "How many ways are there to order the letters of the word ELEMENT?",
+        ),
         ("The mass is 1.5 grams, find its weight.", "The mass is 15 grams, find its weight."),
         ("Which of these does not float on water?", "Which of these does float on water?"),
     ],
