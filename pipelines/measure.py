@@ -86,18 +86,11 @@ class Measure(Step):
             counts(judged).join(entropies, on="prompt_id", how="left"),
             ctx.engine.identity.model,
         )
-        tables, others = [pass_rates(frame, spending)], list[Spending]()
-        for other in ctx.others:
-            more = Spending(other, sampling, self.rollouts.per_prompt, ctx)
-            others.append(more)
-            measured = self._estimate(
-                pool.frame.filter(~long), counts(more.spend(prompts)), other.identity.model
-            )
-            tables.append(pass_rates(measured, more))
-        table = pl.concat(tables)
+        beside = self._beside(pool.frame.filter(~long), prompts, sampling, ctx)
+        table = pl.concat([pass_rates(frame, spending), *beside.values()])
         write_parquet(table, ctx.artifact / "pass_rates.parquet")
-        metrics = _metrics(frame, judged, spending, seconds) | _judged_again([spending, *others])
-        if ctx.others:
+        metrics = _metrics(frame, judged, spending, seconds) | _judged_again([spending, *beside])
+        if beside:
             metrics["policies"] = by_policy(table)
         if ctx.imports:
             unused, metrics["imported"] = ctx.imports.settle(prompts)
@@ -114,6 +107,18 @@ class Measure(Step):
             ),
             metrics=metrics,
         )
+
+    def _beside(
+        self, frame: pl.DataFrame, prompts: pl.DataFrame, sampling: Sampling, ctx: Context
+    ) -> dict[Spending, pl.DataFrame]:
+        """Pass rates of the policies known by their rollouts alone, none of which is the pool's."""
+        tables = dict[Spending, pl.DataFrame]()
+        for other in ctx.others:
+            spending = Spending(other, sampling, self.rollouts.per_prompt, ctx)
+            judged = counts(spending.spend(prompts))
+            measured = self._estimate(frame, judged, other.identity.model)
+            tables[spending] = pass_rates(measured, spending)
+        return tables
 
     def _estimate(self, frame: pl.DataFrame, counts: pl.DataFrame, policy: str) -> pl.DataFrame:
         measured = frame.drop(set(counts.columns) & set(frame.columns)).join(

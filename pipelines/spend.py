@@ -22,7 +22,7 @@ BLOCK = 2048
 JUDGED = ["prompt_id", "sample", "answer", "verdict", "tokens", "finish_reason"]
 
 
-@dataclass
+@dataclass(eq=False)
 class Spending:
     """One policy on one pool.
 
