@@ -1,5 +1,6 @@
 """One row of a file of rollouts → the rollouts it tells of, or why it cannot be used."""
 
+import re
 from math import isfinite
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,9 +13,10 @@ _QUESTIONS = ("question", "problem", "prompt", "messages", "query")
 _POLICIES = ("policy", "model")
 _RESPONSES = (
     "response", "responses", "completion", "completions", "solution", "generation", "output",
-    "outputs", "text",
+    "outputs",
 )  # fmt: skip
-#: Column → whole numbers only, and the largest its column of the ledger holds.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+#: Column → whole numbers only, and what they must be below. Only log-probabilities are negative.
 _SAMPLING = {
     "seed": (True, 2**63),
     "temperature": (False, None),
@@ -37,6 +39,9 @@ class ToldRollout(NamedTuple):
     prompt_id: str | None
     question: str | None
     finish_reason: str | None
+    revision: str | None
+    template: str | None
+    verifier_version: str | None
     seed: int | None
     temperature: float | None
     top_p: float | None
@@ -55,10 +60,8 @@ def told_rollouts(record: Record) -> list[ToldRollout] | Problem:
     named = next((name for name in _POLICIES if record.get(name) is not None), None)
     if named is None:
         policies = [(name, value) for name, value in record.items() if _holds_response(value)]
-    elif isinstance(record[named], str) and record[named].strip():
-        policies = [(record[named].strip(), record)]
     else:
-        return Problem("no_policy", named, "a policy's name is text")
+        policies = [(record[named], record)]
     if not policies:
         return Problem(
             "no_policy", None,
@@ -67,7 +70,9 @@ def told_rollouts(record: Record) -> list[ToldRollout] | Problem:
         )  # fmt: skip
     found = list[ToldRollout]()
     for policy, part in policies:
-        told = _rollouts(policy, part, asked)
+        if not isinstance(policy, str) or not policy.strip() or _CONTROL.search(policy):
+            return Problem("no_policy", named, "a policy's name is text in one line")
+        told = _rollouts(policy.strip(), part, asked)
         if isinstance(told, Problem):
             return told
         found += told
@@ -99,29 +104,36 @@ def _rollouts(
     if name is None:
         return Problem("missing_response", None, f"{policy}: none of {', '.join(_RESPONSES)}")
     given = part[name] if isinstance(part[name], list) else [part[name]]
+    if not given:
+        return Problem("missing_response", name, f"{policy}: an empty list")
     responses = [_response(value) for value in given]
     # What is told once of several responses (their tokens, say) is true of none of them.
     columns = _SAMPLING if len(given) > 1 else {**_SAMPLING, **_OF_ONE}
-    numbers = dict[str, Any]()
+    told = dict[str, Any]()
     for column in (*_SAMPLING, *_OF_ONE):
         whole, limit = columns.get(column, (False, None))
         value = part.get(column) if column in columns else None
         if value is not None and not _fits(value, whole, limit):
             return Problem("bad_type", column, f"{value!r} cannot be a rollout's {column}")
-        numbers[column] = value
+        told[column] = value
+    for column in ("revision", "template", "verifier_version"):
+        told[column] = part.get(column) if isinstance(part.get(column), str) else None
     finish = part.get("finish_reason") if len(given) == 1 else None
+    ended = finish if isinstance(finish, str) and finish in {"stop", "length"} else None
     found = list[ToldRollout]()
     for response in responses:
         if response is None:
             return Problem("missing_response", name, f"{policy}: a response is text")
-        ended = finish if finish in {"stop", "length"} else None
-        found.append(ToldRollout(policy, response, *asked, ended, **numbers))
+        if not all(map(_encodable, (policy, response, *asked, *told.values()))):
+            return Problem("bad_encoding", name, f"{policy}: holds half a surrogate pair")
+        found.append(ToldRollout(policy, response, *asked, ended, **told))
     return found
 
 
 def _response(value: object) -> str | None:
     if isinstance(value, dict):
-        value = next((value[name] for name in _RESPONSES if value.get(name) is not None), None)
+        inner = (value.get(name) for name in (*_RESPONSES, "text"))
+        value = next((text for text in inner if text is not None), None)
     return value if isinstance(value, str) else None
 
 
@@ -132,4 +144,10 @@ def _holds_response(value: object) -> bool:
 def _fits(value: object, whole: bool, limit: int | None) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         return False
-    return (not whole or float(value).is_integer()) and (limit is None or -limit <= value < limit)
+    return (not whole or float(value).is_integer()) and (limit is None or 0 <= value < limit)
+
+
+def _encodable(value: object) -> bool:
+    return not isinstance(value, str) or not any(
+        "\ud800" <= character <= "\udfff" for character in value
+    )

@@ -21,6 +21,7 @@ from curate.curators.rows import json_text
 from curate.engines.api import EngineIdentity
 from curate.pipelines.errors import SourceError
 from curate.pipelines.import_rows import ToldRollout, told_rollouts
+from curate.pipelines.ledger import DRAW
 from curate.pipelines.pool import REJECT_SCHEMA, ROLLOUT_SCHEMA, Schema
 from curate.pipelines.readers import Problem
 from curate.pipelines.replay import SETTINGS, Replay, text_key
@@ -39,7 +40,8 @@ class Imports:
 
     Args:
         draws: a row a rollout, in the files' order: ``source_id``, ``policy``, ``DRAWN``, ``text``
-            (see ``text_key``; without system message) and ``SETTINGS``.
+            (see ``text_key``; without system message), ``SETTINGS`` and what else they were told
+            with.
         unusable: ``REJECT_SCHEMA`` rows for what could not be read as a rollout.
     """
 
@@ -57,12 +59,15 @@ class Imports:
         Its revision is a digest of their content, so that a changed file meets no old verdicts.
         """
         draws = self.draws.filter(pl.col("policy") == policy)
-        digest = hashlib.sha256()
-        for row in draws.select("prompt_id", "text", "sample", "response").iter_rows():
-            digest.update(json_text(row).encode())
+        digest = _digest(draws.drop("policy", "source_id"))
         settings = {name: _only(draws[name]) for name in SETTINGS}
-        identity = EngineIdentity(BACKEND, policy, digest.hexdigest()[:16], BACKEND, "unknown")
+        identity = EngineIdentity(BACKEND, policy, digest, BACKEND, "unknown")
         return Replay(identity, draws, settings, with_system=False)
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits over what could not be read; the rest is in the policies' revisions."""
+        return _digest(self.unusable)
 
     def settle(self, prompts: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Metric]]:
         """What becomes of the files' rollouts on a pool: those of no use, and counts.
@@ -99,19 +104,16 @@ def read_imports(uris: Sequence[str]) -> Imports:
             sampled in different ways.
     """
     parts = [_read(uri) for uri in uris]
-    draws = pl.concat([part for part, _ in parts]).with_columns(
-        pl.coalesce("prompt_id", "text").alias("_key")
+    draws = pl.concat([part for part, _ in parts])
+    # A ledger tells a rollout once more when it was judged again, and of rollouts in a ledger it is
+    # known which are one. Elsewhere two equal responses are two rollouts, whatever their numbers.
+    again = (
+        pl.col("verifier_version").is_not_null() & ~pl.struct(*DRAW, "response").is_last_distinct()
     )
-    # A ledger tells a rollout once more when it was judged again. Where there are no sample
-    # numbers, two equal responses are two rollouts.
-    told = pl.struct("policy", "_key", "sample", "seed", "response")
-    again = pl.col("sample").is_not_null() & ~told.is_last_distinct()
-    twice = draws.filter(again)
-    order = pl.col("sample").fill_null(0).rank("ordinal").over("policy", "_key")
-    draws = draws.filter(~again).with_columns((order - 1).cast(pl.Int32).alias("sample"))
+    twice, draws = draws.filter(again), draws.filter(~again)
     _check_sampling(draws)
     unusable = [*(bad for _, bad in parts), _unused(twice, "duplicate", "is there once more")]
-    return Imports(draws.drop("_key"), pl.concat(unusable))
+    return Imports(draws, pl.concat(unusable))
 
 
 def _read(uri: str) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -134,7 +136,9 @@ def _read(uri: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     draws = pl.DataFrame(told, schema=_TOLD, orient="row", strict=False)
     texts = text_key(draws.with_columns(pl.lit(None, pl.String()).alias("system")), False)
     return draws.with_columns(
-        texts.alias("text"), pl.lit(None, dtype=pl.Float64()).alias("seconds")
+        texts.alias("text"),
+        pl.lit(None, dtype=pl.Float64()).alias("seconds"),
+        pl.lit("direct").alias("strategy"),
     ), unusable
 
 
@@ -153,6 +157,13 @@ def _unused(draws: pl.DataFrame, reason: str, detail: str) -> pl.DataFrame:
     return draws.select(value.alias(name) for name, value in told.items())
 
 
+def _digest(frame: pl.DataFrame) -> str:
+    digest = hashlib.sha256()
+    for row in frame.iter_rows():
+        digest.update(json_text(row).encode())
+    return digest.hexdigest()[:16]
+
+
 def _only(values: pl.Series) -> object:
     """The one value there is, or None when it is not the same everywhere."""
     return values[0] if values.n_unique() == 1 else None
@@ -161,11 +172,14 @@ def _only(values: pl.Series) -> object:
 def _check_sampling(draws: pl.DataFrame) -> None:
     """A pass rate is one of a policy and one way of sampling; only seeds may differ."""
     for (policy,), part in draws.group_by("policy", maintain_order=True):
-        for name in ("temperature", "top_p", "max_tokens"):
-            values = part[name].unique().sort(nulls_last=True).to_list()
-            if len(values) > 1:
-                shown = " and ".join("none" if value is None else str(value) for value in values)
+        for name in ("revision", "template", "temperature", "top_p", "max_tokens"):
+            firsts = part.unique(subset=name, keep="first", maintain_order=True)
+            if len(firsts) > 1:
+                values = zip(firsts[name], firsts["source_id"], strict=True)
+                shown = " and ".join(
+                    f"{'none' if value is None else value} ({place})" for value, place in values
+                )
                 raise SourceError(
-                    f"--import-rollouts: rollouts of {policy} were sampled with {name} {shown} "
-                    f"({part['source_id'][0]} and others); keep one way of sampling a policy"
+                    f"--import-rollouts: rollouts of {policy} were made with {name} {shown}; keep "
+                    "those of one policy and one way of sampling"
                 )

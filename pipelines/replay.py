@@ -12,7 +12,7 @@ import polars as pl
 
 from curate.engines.api import Completion, EngineIdentity, OnBatch, Request, Sampling
 from curate.pipelines.errors import EngineError
-from curate.pipelines.pool import ROLLOUT_SCHEMA, Schema, conform
+from curate.pipelines.pool import ROLLOUT_SCHEMA, Schema
 
 #: What a draw brings besides its prompt and its settings.
 DRAWN: Schema = {
@@ -47,40 +47,49 @@ class Replay:
     with_system: bool = True
     generated: int = field(default=0, init=False)
 
-    def most(self, k: int) -> int:
-        """Rollouts a prompt to take where a recipe asks for ``k``: of imported ones, all."""
-        if self.settings is None or self.draws.is_empty():
-            return k
-        return int(self.draws["sample"].max()) + 1  # type: ignore[arg-type]
-
     def stored(self, prompts: pl.DataFrame, k: int, settings: Mapping[str, object]) -> pl.DataFrame:
-        """The first ``k`` draws of each prompt.
+        """The draws of each prompt: its own, then those of the same text under another id.
 
         Args:
-            prompts: rows with ``id``, ``system`` and ``question``.
-            k: most draws a prompt.
-            settings: values of ``SETTINGS`` that the draws must have been made with.
+            prompts: rows with distinct ``id``, ``system`` and ``question``.
+            k: most draws a prompt; of imported ones, which no recipe asked for, all are taken.
+            settings: values of ``SETTINGS`` that draws out of a ledger must have been made with.
 
         Returns:
-            ``DRAWN`` rows under the prompts' own ids; none for a prompt that has no draws.
+            ``DRAWN`` rows under the prompts' own ids, and ``was``, the verdict a draw has had under
+            another id, or null; none for a prompt that has no draws.
         """
-        draws = self.draws
+        numbered = self.draws.with_row_index("_row")
         if self.settings is None:
-            draws = draws.filter(
+            numbered = numbered.filter(
                 [pl.col(name).eq_missing(pl.lit(settings[name])) for name in SETTINGS]
             )
-        wanted = prompts.select("id", text_key(prompts, self.with_system).alias("text"))
-        by_id = draws.filter(pl.col("prompt_id").is_not_null()).join(
-            wanted.select("id"), left_on="prompt_id", right_on="id", how="semi"
+        wanted = prompts.select(
+            pl.col("id").alias("_id"), text_key(prompts, self.with_system).alias("text")
         )
-        rest = wanted.filter(~pl.col("id").is_in(by_id["prompt_id"].implode()))
-        by_text = draws.join(rest, on="text", how="inner").with_columns(
-            pl.col("id").alias("prompt_id")
+        by_id = numbered.drop("text").join(wanted, left_on="prompt_id", right_on="_id", how="inner")
+        by_text = numbered.join(wanted, on="text", how="inner")
+        was = pl.col("verdict") if "verdict" in numbered.columns else pl.lit(None, pl.String())
+        found = pl.concat(
+            [
+                by_id.select("_row", *DRAWN, pl.lit(None, pl.String()).alias("was")),
+                by_text.with_columns(pl.col("_id").alias("prompt_id")).select(
+                    "_row", *DRAWN, was.alias("was")
+                ),
+            ]
         )
-        found = pl.concat([conform(part.select(list(DRAWN)), DRAWN) for part in (by_id, by_text)])
-        return found.unique(
-            subset=["prompt_id", "sample"], keep="last", maintain_order=True
-        ).filter(pl.col("sample") < k)
+        if self.settings is None:
+            # Under two ids one number means two draws; the prompt's own comes first.
+            own = found.unique(["prompt_id", "sample"], keep="first", maintain_order=True)
+            return own.filter(pl.col("sample") < k).select(*DRAWN, "was")
+        place = pl.struct(pl.col("sample").fill_null(0), "_row").rank("ordinal").over("prompt_id")
+        return found.unique(["prompt_id", "_row"], keep="first", maintain_order=True).select(
+            *(
+                (place - 1).cast(pl.Int32).alias(name) if name == "sample" else pl.col(name)
+                for name in DRAWN
+            ),
+            "was",
+        )
 
     def generate(
         self,

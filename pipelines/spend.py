@@ -63,7 +63,6 @@ class Spending:
         }
         if isinstance(self.engine, Replay) and self.engine.settings is not None:
             self.constants |= {name: self.engine.settings.get(name) for name in SETTINGS}
-            self.k = self.engine.most(self.k)
 
     def spend(self, prompts: pl.DataFrame) -> pl.DataFrame:
         """All judged rollouts of ``prompts`` (without texts), stored or made now.
@@ -71,24 +70,36 @@ class Spending:
         Args:
             prompts: pool rows with distinct ids, in a fixed order.
         """
+        stored = None
+        if isinstance(self.engine, Replay):
+            stored = self.engine.stored(prompts, self.k, self.constants)
+            if self.engine.settings is not None:
+                self.k = max(stored["sample"].to_list(), default=-1) + 1
         held = self._held(prompts)
         current = pl.col("verifier_version") == VERIFIER_VERSION
         known = held.filter(current).select(JUDGED)
         stale = held.filter(~current)
         # Samples are drawn in turn, so what is held of a prompt are its first ones.
         first: dict[str, int] = dict(held.group_by("prompt_id").len().iter_rows())
+        total = len(prompts) * self.k
+        if stored is not None:
+            stored = stored.join(held, on=["prompt_id", "sample"], how="anti")
+            total = len(held) + len(stored)
         judged = [known]
         label = f"rollouts of {self.engine.identity.model}"
-        with phase(self.ctx.progress, label, len(prompts) * self.k, "rollouts") as progress:
+        with phase(self.ctx.progress, label, total, "rollouts") as progress:
             for start in range(0, len(prompts), BLOCK):
                 block = prompts.slice(start, BLOCK)
-                old = stale.filter(pl.col("prompt_id").is_in(block["id"].implode()))
+                within = pl.col("prompt_id").is_in(block["id"].implode())
+                old = stale.filter(within)
                 if len(old):
                     judged.append(self._again(block, old))
                 n_held = sum(first.get(key, 0) for key in block["id"])
                 progress.advance(n_held)
-                if n_held < len(block) * self.k:
-                    judged.append(self._block(block, held, first))
+                if stored is not None:
+                    judged.append(self._found(block, stored.filter(within)))
+                elif n_held < len(block) * self.k:
+                    judged.append(self._made(block, first))
         return pl.concat(judged)
 
     def _same(self) -> list[pl.Expr]:
@@ -122,24 +133,34 @@ class Spending:
         return rollouts.select(JUDGED)
 
     def _compare(self, rollouts: pl.DataFrame, stale: pl.DataFrame) -> None:
-        both = rollouts.join(stale, on=["prompt_id", "sample"], suffix="_old")
+        both = rollouts.join(
+            stale.select("prompt_id", "sample", pl.col("verdict").alias("was")),
+            on=["prompt_id", "sample"],
+        )
+        self._count_changes(both["was"], both["verdict"])
+
+    def _count_changes(self, was: pl.Series, now: pl.Series) -> None:
+        """Count verdicts made anew (``was`` not null), and those that differ."""
+        both = pl.DataFrame({"was": was, "now": now}).drop_nulls("was")
         self.rejudged += len(both)
-        moved = both.filter(pl.col("verdict") != pl.col("verdict_old")).select(
-            pl.format("{} → {}", "verdict_old", "verdict").alias("move")
+        moved = both.filter(pl.col("now") != pl.col("was")).select(
+            pl.format("{} → {}", "was", "now").alias("move")
         )
         for move, count in moved["move"].value_counts().iter_rows():
             self.changed[move] = self.changed.get(move, 0) + count
 
-    def _block(
-        self, block: pl.DataFrame, held: pl.DataFrame, first: Mapping[str, int]
-    ) -> pl.DataFrame:
+    def _made(self, block: pl.DataFrame, first: Mapping[str, int]) -> pl.DataFrame:
         """Draw what is missing of one block, judge it, and append it to the ledger."""
-        if isinstance(self.engine, Replay):
-            stored = self.engine.stored(block, self.k, self.constants)
-            drawn = stored.join(held, on=["prompt_id", "sample"], how="anti")
-            self.ctx.progress.advance(len(drawn))
-        else:
-            drawn = self._generate(self.engine, block, first)
+        return self._keep(self._generate(self.engine, block, first), block)
+
+    def _found(self, block: pl.DataFrame, stored: pl.DataFrame) -> pl.DataFrame:
+        """Judge stored draws of one block, and append them to the ledger under its own ids."""
+        self.ctx.progress.advance(len(stored))
+        judged = self._keep(stored.drop("was"), block)
+        self._count_changes(stored["was"], judged["verdict"])
+        return judged
+
+    def _keep(self, drawn: pl.DataFrame, block: pl.DataFrame) -> pl.DataFrame:
         rollouts = self._judge(drawn, block)
         self.ctx.ledger.append(rollouts)
         return rollouts.select(JUDGED)

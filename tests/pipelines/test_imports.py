@@ -59,15 +59,45 @@ def test_both_shapes_tell_the_same(tmp_path: Path) -> None:
     assert read_imports([str(tmp_path / "wide.jsonl")]).policies == ["good", "bad"]
 
 
-def test_every_response_of_a_list_is_a_rollout_and_numbered(tmp_path: Path) -> None:
-    row = {"prompt": [{"role": "user", "content": "1 + 1"}], "model": "m", "tokens": 9,
+def test_every_response_of_a_list_is_a_rollout_and_numbered(make_pool, tmp_path: Path) -> None:
+    row = {"prompt": [{"role": "user", "content": "0 + 1"}], "model": "m", "tokens": 9,
            "responses": ["2", {"text": "3"}, "2"], "temperature": 0.6}  # fmt: skip
-    draws = read_imports([write(tmp_path / "r.jsonl", [row, {**row, "responses": "4"}])]).draws
+    imports = read_imports([write(tmp_path / "r.jsonl", [row, {**row, "responses": "4"}])])
+    draws = imports.replay("m").stored(make_pool(2).frame, 1, {})
     assert draws["response"].to_list() == ["2", "3", "2", "4"]
     assert draws["sample"].to_list() == [0, 1, 2, 3]
     # Nine tokens are one response's or all three's: nobody can tell.
     assert draws["tokens"].to_list() == [None, None, None, 9]
-    assert draws["temperature"].to_list() == [0.6] * 4
+    assert imports.draws["temperature"].to_list() == [0.6] * 4
+
+
+def test_equal_responses_are_two_rollouts_whatever_number_they_bear(
+    make_pool, context, tmp_path: Path
+) -> None:
+    # Two files of one sampling script, each counting from 0 again.
+    rows = [{"question": "0 + 1", "policy": "m", "sample": 0, "response": r} for r in "112"]
+    imports = read_imports([write(tmp_path / "r.jsonl", rows)])
+    assert imports.unusable.is_empty()
+    ctx = context(engine=imports.replay("m"), imports=imports)
+    frame = Measure().run(make_pool(1), ctx).kept.frame
+    assert (frame["attempts"][0], frame["successes"][0]) == (3, 2)
+
+
+def test_rollouts_told_by_id_and_by_text_are_one_prompts(
+    make_pool, context, tmp_path: Path
+) -> None:
+    pool = make_pool(2)
+    rows = [
+        {"prompt_id": pool.frame["id"][0], "policy": "m", "response": "1"},
+        {"question": " 0 +  1", "policy": "m", "response": "1"},
+        {"question": "0 + 1", "prompt_id": pool.frame["id"][0], "policy": "m", "response": "4"},
+    ]
+    imports = read_imports([write(tmp_path / "r.jsonl", rows)])
+    ctx = context(engine=imports.replay("m"), imports=imports)
+    result = Measure().run(pool, ctx)
+    assert result.kept.frame["attempts"].to_list() == [3, 0]
+    assert result.kept.frame["successes"].to_list() == [2, 0]
+    assert result.metrics["imported"]["used"] == 3
 
 
 @pytest.mark.parametrize(
@@ -80,16 +110,15 @@ def test_every_response_of_a_list_is_a_rollout_and_numbered(tmp_path: Path) -> N
         ({"question": "1 + 1", "policy": "m", "response": 2}, "missing_response", "response"),
         ({"question": ["1 + 1"], "policy": "m", "response": "2"}, "bad_type", "question"),
         ({**WHOLE, "temperature": "hot"}, "bad_type", "temperature"),
-        (
-            {"question": "1 + 1", "policy": "m", "response": "2", "tokens": 1.5},
-            "bad_type",
-            "tokens",
-        ),
-        (
-            {"question": "1 + 1", "policy": "m", "response": "2", "sample": 2**40},
-            "bad_type",
-            "sample",
-        ),
+        ({**WHOLE, "tokens": 1.5}, "bad_type", "tokens"),
+        ({**WHOLE, "tokens": -5}, "bad_type", "tokens"),
+        ({**WHOLE, "sample": 2**40}, "bad_type", "sample"),
+        ({**WHOLE, "sample": -1}, "bad_type", "sample"),
+        ({**WHOLE, "policy": "m\x1b[2J"}, "no_policy", "policy"),
+        ({"question": "1 + 1", "policy": "m", "responses": []}, "missing_response", "responses"),
+        ({**WHOLE, "response": "\ud800"}, "bad_encoding", "response"),
+        # A text beside a question is any text; only inside a response it is what was said.
+        ({"question": "1 + 1", "metadata": {"text": "abc"}}, "no_policy", None),
     ],
 )
 def test_a_row_that_is_no_rollout_says_why(row: dict, reason: str, field: str | None) -> None:
@@ -180,7 +209,10 @@ def test_rollouts_of_other_prompts_measure_nothing(make_pool, context, tmp_path:
 def test_one_policy_is_sampled_in_one_way(tmp_path: Path) -> None:
     row = {"question": "1 + 1", "policy": "m", "response": "2"}
     path = write(tmp_path / "r.jsonl", [{**row, "temperature": t} for t in (0.6, 1.0)])
-    with pytest.raises(SourceError, match=r"rollouts of m .* temperature 0.6 and 1.0"):
+    with pytest.raises(SourceError, match=r"temperature 0.6 \(r.jsonl:1\) and 1.0 \(r"):
+        read_imports([path])
+    path = write(tmp_path / "r.jsonl", [{**row, "revision": t} for t in ("a", "b")])
+    with pytest.raises(SourceError, match=r"revision a \(r.jsonl:1\) and b"):
         read_imports([path])
     seeds = write(tmp_path / "s.jsonl", [{**row, "seed": s} for s in (1, 2)])
     assert read_imports([seeds]).replay("m").settings["seed"] is None
@@ -193,6 +225,9 @@ def test_a_changed_file_is_another_revision(tmp_path: Path) -> None:
 
     assert revision(LONG) == revision(LONG)
     assert revision(LONG) != revision([{**LONG[0], "response": "other"}, *LONG[1:]])
+    # What they were drawn with and what they cost is kept with them, so it counts too.
+    for change in ({"temperature": 0.5}, {"tokens": 3}, {"finish_reason": "length"}):
+        assert revision([{**r, **change} for r in LONG]) != revision(LONG)
 
 
 def test_a_ledger_is_a_file_of_rollouts_too(tmp_path: Path) -> None:
@@ -231,6 +266,8 @@ def test_imported_rollouts_are_judged_again_from_the_ledger(imported: Path) -> N
     source.write_text(source.read_text().replace('"0 + 1", "answer": 1', '"0 + 1", "answer": 2'))
     figures = curate("reverify", imported)
     assert (figures["generated"], figures["without_rollouts"]) == (0, 0)
+    # Another gold is another prompt, which takes over its rollouts and tells what became of them.
+    assert figures["changed_verdicts"] == {"correct → incorrect": 1, "incorrect → correct": 1}
     manifest = curate("inspect", imported)
     (measured,) = [step for step in manifest["steps"] if step["name"] == "measure"]
     assert measured["metrics"]["policies"]["good"]["pass_rate"] == pytest.approx(5 / 6)
