@@ -14,6 +14,7 @@ where it does not.
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import polars as pl
 
@@ -91,6 +92,28 @@ class Imports:
             "used": len(self.draws) - len(strange),
             "unused": dict(zip(reasons["reason"], reasons["count"], strict=True)),
         }
+
+
+class StoredImports(NamedTuple):
+    """What a finished build found out about the files it imported, for one that reads them not.
+
+    Args:
+        digest: the files' (see ``Imports.digest``).
+        unused: ``REJECT_SCHEMA`` rows.
+        figures: counts.
+    """
+
+    digest: str
+    unused: pl.DataFrame
+    figures: dict[str, Metric]
+
+    def settle(self, prompts: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Metric]]:
+        """What was found out, whatever has become of the prompts."""
+        return self.unused, self.figures
+
+
+#: What a measuring step needs of imported files.
+Settled: TypeAlias = Imports | StoredImports
 
 
 def read_imports(uris: Sequence[str]) -> Imports:

@@ -15,10 +15,11 @@ from typing import ClassVar
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from curate.engines.api import Sampling
+from curate.engines.api import Engine, Sampling
 from curate.pipelines.cluster import answer_entropies
 from curate.pipelines.errors import ConfigError
 from curate.pipelines.files import write_parquet
+from curate.pipelines.ledger import SAMPLED
 from curate.pipelines.pool import ROLLOUT_SCHEMA, Pool, conform, rejects
 from curate.pipelines.replay import Replay
 from curate.pipelines.spend import Spending
@@ -27,7 +28,6 @@ from curate.selectors.stats import fit_prior, posterior
 
 ESTIMATOR = "beta-eb-1"
 _SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
-_SETTINGS = ("policy", "revision", "template", *_SAMPLING)
 
 
 class Rollouts(BaseModel):
@@ -51,14 +51,14 @@ class Measure(Step):
     """
 
     name: ClassVar[str] = "measure"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     needs: ClassVar[frozenset[Need]] = frozenset({"engine", "verifiers"})
     gives: ClassVar[frozenset[str]] = frozenset({"pass_rate"})
 
     rollouts: Rollouts = Rollouts()
-    temperature: float = Field(default=1.0, ge=0)
+    temperature: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     top_p: float = Field(default=1.0, gt=0, le=1)
-    max_tokens: int = Field(default=256, ge=1)
+    max_tokens: int = Field(default=256, ge=1, lt=2**31)
     stop: tuple[str, ...] = ()
     group_size: int = Field(default=8, ge=2)
 
@@ -73,7 +73,7 @@ class Measure(Step):
             raise ConfigError("measure needs a policy: give --policy")
         sampling = Sampling(self.temperature, self.top_p, self.max_tokens, self.stop, ctx.seed)
         prompts = pool.frame.unique(subset="id", keep="first").sort("id")
-        started = perf_counter()
+        started, before = perf_counter(), _generated(ctx.engine)
         spending = Spending(ctx.engine, sampling, self.rollouts.per_prompt, ctx)
         judged = spending.spend(prompts)
         seconds = perf_counter() - started
@@ -90,6 +90,9 @@ class Measure(Step):
         table = pl.concat([pass_rates(frame, spending), *beside.values()])
         write_parquet(table, ctx.artifact / "pass_rates.parquet")
         metrics = _metrics(frame, judged, spending, seconds) | _judged_again([spending, *beside])
+        # An engine counts over all steps it serves, and one that does not count has made them all.
+        made = _generated(ctx.engine)
+        metrics["generated"] = len(judged) if made is None else made - (before or 0)
         if beside:
             metrics["policies"] = by_policy(table)
         if ctx.imports:
@@ -146,9 +149,8 @@ class Measure(Step):
         )
 
 
-_FRONTIER = (pl.col("successes") > 0) & (
-    pl.col("successes") < pl.col("attempts") - pl.col("errors")
-)
+_JUDGED = (pl.col("attempts") - pl.col("errors")).fill_null(0)
+_FRONTIER = (pl.col("successes") > 0) & (pl.col("successes") < _JUDGED)
 
 
 def frontier() -> pl.Expr:
@@ -157,9 +159,16 @@ def frontier() -> pl.Expr:
 
 
 def frontier_share() -> pl.Expr:
-    """Share of prompts at the frontier; null where none has the two verdicts it takes to be."""
-    judged = pl.col("attempts") - pl.col("errors")
-    return pl.when((judged > 1).any()).then(frontier().mean())
+    """Share at the frontier of the prompts with a verdict.
+
+    It is null where no prompt has the two verdicts that it takes to be there.
+    """
+    return pl.when((_JUDGED > 1).any()).then(frontier().sum() / (_JUDGED > 0).sum())
+
+
+def unmeasured() -> pl.Expr:
+    """Number of prompts without a verdict."""
+    return (_JUDGED == 0).sum()
 
 
 def counts(judged: pl.DataFrame) -> pl.DataFrame:
@@ -190,16 +199,21 @@ def _metrics(
         "tokens": int(judged["tokens"].sum())
         if judged["tokens"].count() or not len(judged)
         else None,
-        "generated": getattr(spending.engine, "generated", len(judged)),
         "seconds_generating": round(seconds, 3),
         "verdicts": dict(zip(verdicts["verdict"], verdicts["count"], strict=True)),
         "truncated": int((judged["finish_reason"] == "length").sum()),
         "without_rollouts": int((frame["attempts"] == 0).sum()),
         "frontier_prompts": mixed,
-        "frontier_share": mixed / max(1, len(frame)),
+        "frontier_share": frame.select(frontier_share()).item(),
         "mean_pass_rate": _mean(frame, "p_hat"),
         "mean_q_hat": _mean(frame, "q_hat"),
     }
+
+
+def _generated(engine: Engine | Replay) -> int | None:
+    """Completions an engine has made so far, where it counts them; stored ones are none."""
+    count = getattr(engine, "generated", None)
+    return count if isinstance(count, int) else None
 
 
 def _no_rollouts(stored: Replay, spending: Spending) -> str:
@@ -224,8 +238,9 @@ def pass_rates(frame: pl.DataFrame, spending: Spending) -> pl.DataFrame:
 
     Prompts without rollouts of this policy are left out.
     """
-    measured = ["attempts", "successes", "errors", "truncated", "p_hat", "q_hat", "p_low", "p_high"]
-    settings = {name: spending.constants[name] for name in _SETTINGS}
+    measured = ["attempts", "successes", "errors", "truncated", "mean_tokens", "p_hat", "q_hat",
+                "p_low", "p_high"]  # fmt: skip
+    settings = {name: spending.constants[name] for name in SAMPLED}
     return frame.filter(pl.col("attempts") > 0).select(
         pl.col("id").alias("prompt_id"),
         *(

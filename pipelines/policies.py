@@ -8,7 +8,7 @@ from curate.engines.api import Engine
 from curate.engines.models import ModelRef, open_engine, resolve_model
 from curate.engines.server import ServerRef
 from curate.pipelines.errors import ConfigError
-from curate.pipelines.imports import Imports, read_imports
+from curate.pipelines.imports import Imports, Settled, read_imports
 from curate.pipelines.recipe import Recipe
 from curate.pipelines.replay import Replay
 from curate.pipelines.spec import BuildSpec
@@ -46,7 +46,7 @@ class Policies:
     policy: Engine | Replay | None = None
     others: tuple[Replay, ...] = ()
     generator: Engine | Replay | None = None
-    imports: Imports | None = None
+    imports: Settled | None = None
 
     def needs(self, needs: AbstractSet[Need]) -> dict[str, Metric]:
         """What of these models enters the digest of a step that needs them."""
@@ -55,6 +55,8 @@ class Policies:
             found["engine"] = self.policy.identity.key
             if self.others:
                 found["others"] = [other.identity.key for other in self.others]
+            if self.imports:
+                found["imports"] = self.imports.digest
         if "generator" in needs and self.generator is not None:
             found["generator"] = self.generator.identity.key
         return found
@@ -66,6 +68,8 @@ class Policies:
             records["others"] = [_record(other) for other in self.others]
         if self.generator:
             records["generator"] = _record(self.generator)
+        if self.imports:
+            records["imports"] = {"digest": self.imports.digest}
         return records
 
     def close(self) -> None:

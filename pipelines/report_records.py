@@ -132,7 +132,9 @@ def policies(build: Path) -> list[Row]:
         .agg(
             pl.len().alias("prompts"),
             pl.when(seen > 0).then(pl.col("correct").sum() / seen).alias("pass_rate"),
-            pl.when((judged > 1).any()).then(mixed.mean()).alias("frontier_share"),
+            pl.when((judged > 1).any())
+            .then(mixed.sum() / (judged > 0).sum())
+            .alias("frontier_share"),
             *(pl.col(name).cast(pl.Int64).sum() for name in counts),
         )
         .sort("rollouts", *SETTING, descending=[True, *(False for _ in SETTING)])

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import cast
 
 from curate import __version__
-from curate.pipelines.again import stored_models
+from curate.pipelines.again import finished, stored_policies
 from curate.pipelines.card import write_card
 from curate.pipelines.errors import PoolError
 from curate.pipelines.mixture import Mixture, open_mixture
@@ -33,7 +33,21 @@ from curate.verifiers.api import VERIFIER_VERSION
 
 @dataclass
 class Session:
-    """An open build directory with its recipe, source and engine."""
+    """An open build directory with its recipe, source and engine.
+
+    Args:
+        spec: what was asked for.
+        recipe: its steps.
+        store: the build directory.
+        source: what is read.
+        policies: its models.
+        progress: reporter.
+        refs: artifacts of the steps so far.
+        records: their manifest entries.
+        done: what the folder's last finished build was (see ``again``). It stays in the manifest
+            while another is under way, so that one that fails is not taken for it.
+        started: when, in seconds of the performance counter.
+    """
 
     spec: BuildSpec
     recipe: Recipe
@@ -43,6 +57,7 @@ class Session:
     progress: Progress
     refs: list[PoolRef] = field(default_factory=list)
     records: list[dict[str, Metric]] = field(default_factory=list)
+    done: Metric = None
     started: float = field(default_factory=perf_counter)
 
     def run(self, index: int, step: Step, ref: PoolRef | None) -> PoolRef:
@@ -63,6 +78,15 @@ class Session:
     def finish(self) -> dict[str, Metric]:
         """Lay out shards, rejects and manifest; returns the manifest."""
         self.store.publish(self.refs)
+        self.done = {
+            "spec": self._asked(),
+            **self.policies.records(),
+            "measured": [
+                {"artifact": record["artifact"], "settings": record["settings"]}
+                for record in self.records
+                if record["name"] == "measure"
+            ],
+        }
         manifest = self._manifest("complete")
         write_card(self.spec.out, manifest)
         write_report(self.spec.out, manifest)
@@ -133,6 +157,9 @@ class Session:
             }
         )
 
+    def _asked(self) -> dict[str, Metric]:
+        return self.spec.model_dump(mode="json", exclude={"replay", "out"})
+
     def _manifest(self, status: str) -> dict[str, Metric]:
         manifest: dict[str, Metric] = {
             "curate": __version__,
@@ -146,7 +173,8 @@ class Session:
             },
             "sources": cast(Metric, self.source.records()),
             "limit": self.spec.limit,
-            "spec": self.spec.model_dump(mode="json", exclude={"replay", "out"}),
+            "spec": self._asked(),
+            "done": self.done,
             **self.policies.records(),
             "recipe": cast(Metric, self.recipe.plain()),
             "steps": cast(Metric, self.records),
@@ -194,5 +222,13 @@ def open_session(
         store = Store(spec.out)
         with store.lock():
             if spec.replay:
-                policies = Policies(*stored_models(store))
-            yield Session(spec, recipe, store, source, policies, progress or SilentProgress())
+                policies = stored_policies(store)
+            yield Session(
+                spec,
+                recipe,
+                store,
+                source,
+                policies,
+                progress or SilentProgress(),
+                done=finished(store.root),
+            )

@@ -44,7 +44,7 @@ class BuildSpec(BaseModel):
     device: str | None = None
     batch_size: int | None = Field(default=None, ge=1)
     cache: Path | None = None
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**63)
     limit: int | None = Field(default=None, ge=1)
     workers: int = Field(default=2, ge=1)
     concurrency: int | None = Field(default=None, ge=1)

@@ -20,7 +20,7 @@ from curate.pipelines.pool import Pool, no_rejects
 from curate.pipelines.replay import Replay
 
 if TYPE_CHECKING:
-    from curate.pipelines.imports import Imports
+    from curate.pipelines.imports import Settled
 
 Metric: TypeAlias = str | int | float | bool | list["Metric"] | dict[str, "Metric"] | None
 Need: TypeAlias = Literal["source", "engine", "generator", "verifiers"]
@@ -90,7 +90,7 @@ class Context:
     engine: Engine | Replay | None = None
     others: tuple[Replay, ...] = ()
     generator: Engine | None = None
-    imports: "Imports | None" = None
+    imports: "Settled | None" = None
     workers: int = 2
     progress: Progress = field(default_factory=SilentProgress)
     source: object = None

@@ -6,13 +6,13 @@ temporary name and renamed when whole, so it exists or it doesn't; a rerun takes
 """
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import orjson
 import polars as pl
@@ -20,11 +20,13 @@ from filelock import FileLock, Timeout
 
 from curate.pipelines.errors import ConfigError, CurateError, PoolError
 from curate.pipelines.files import remove_scratch, replace_folder, write_json, write_parquet
-from curate.pipelines.ledger import Ledger
+from curate.pipelines.ledger import SAMPLED, Ledger
 from curate.pipelines.pool import PROMPT_SCHEMA, REJECT_SCHEMA, Pool, no_rejects, read_parquet
 from curate.pipelines.step import Metric, StepResult
 
 MANIFEST = "manifest.json"
+#: An artifact's files; one that lacks any is none.
+_POOL, _REJECTED, _RECORD = "part-00000.parquet", "rejected.parquet", "step.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +45,19 @@ class PoolRef:
 
     def load(self) -> Pool:
         """Read the pool."""
-        return Pool(read_parquet(self.path / "part-00000.parquet", PROMPT_SCHEMA, "pool"))
+        return Pool(read_parquet(self.path / _POOL, PROMPT_SCHEMA, "pool"))
 
     def rejected(self) -> pl.DataFrame:
         """Read what left the line at this step."""
-        return read_parquet(self.path / "rejected.parquet", REJECT_SCHEMA, "rejected")
+        return read_parquet(self.path / _REJECTED, REJECT_SCHEMA, "rejected")
 
     def record(self) -> dict[str, Metric]:
-        """The step's entry in the manifest."""
-        loaded: dict[str, Metric] = orjson.loads((self.path / "step.json").read_bytes())
-        return loaded
+        """The step's entry in the manifest.
+
+        Raises:
+            PoolError: it cannot be read.
+        """
+        return read_object(self.path / _RECORD)
 
 
 def digest_of(value: object) -> str:
@@ -125,12 +130,15 @@ class Store:
     def find(self, index: int, name: str, digest: str) -> PoolRef | None:
         """The finished artifact of this digest, if there is one."""
         path = self.artifact(index, name, digest)
-        if not (path / "step.json").exists():
+        if not (path / _POOL).is_file() or not (path / _REJECTED).is_file():
             return None
-        record = json.loads((path / "step.json").read_bytes())
-        if record["digest"] != digest:
+        try:
+            record = read_object(path / _RECORD)
+        except PoolError:  # a disk lost it; the step is run once more
             return None
-        return PoolRef(path, digest, record["rows_out"])
+        if record.get("digest") != digest:
+            return None
+        return PoolRef(path, digest, cast(int, record["rows_out"]))
 
     @contextmanager
     def scratch(self, index: int, name: str, digest: str) -> Iterator[Path]:
@@ -155,9 +163,9 @@ class Store:
         record: Mapping[str, Metric],
     ) -> PoolRef:
         """Write pool, rejects and record into ``scratch`` and rename it into place."""
-        write_parquet(result.kept.frame, scratch / "part-00000.parquet")
-        write_parquet(result.rejected, scratch / "rejected.parquet")
-        write_json(scratch / "step.json", record)
+        write_parquet(result.kept.frame, scratch / _POOL)
+        write_parquet(result.rejected, scratch / _REJECTED)
+        write_json(scratch / _RECORD, record)
         try:
             replace_folder(scratch, target)
         except OSError as error:
@@ -169,17 +177,22 @@ class Store:
         write_json(self.root / MANIFEST, manifest)
 
     def publish(self, refs: list[PoolRef]) -> None:
-        """Lay the last step's shards and all rejects where a person looks for them."""
+        """Lay the last shards and all rejects where a person looks for them.
+
+        Shards of an earlier build that this one has no counterpart of are removed: they would pass
+        for its own.
+        """
         rejected = pl.concat([ref.rejected() for ref in refs]) if refs else no_rejects()
-        write_parquet(rejected, self.root / "rejected.parquet")
-        made = refs[-1].path / "shards" if refs else self.root / "nothing"
-        if not made.is_dir():
-            return
+        write_parquet(rejected, self.root / _REJECTED)
+        made = [ref.path / "shards" for ref in refs if (ref.path / "shards").is_dir()]
         scratch = self.root / f".tmp-{os.getpid()}-shards"
         shutil.rmtree(scratch, ignore_errors=True)
         try:
-            shutil.copytree(made, scratch, copy_function=_link)
-            replace_folder(scratch, self.root / "shards")
+            if made:
+                shutil.copytree(made[-1], scratch, copy_function=_link)
+                replace_folder(scratch, self.root / "shards")
+            elif (self.root / "shards").is_dir():
+                shutil.rmtree(self.root / "shards")
         except OSError as error:
             raise CurateError(f"{self.root}/shards: cannot be written: {error}") from error
 
@@ -197,22 +210,57 @@ def read_manifest(build: Path) -> dict[str, Metric]:
 
     Raises:
         ConfigError: the folder is no build.
+        PoolError: its manifest cannot be read.
     """
-    path = build / MANIFEST
+    if not (build / MANIFEST).is_file():
+        raise ConfigError(f"{build}: not a build directory (no {MANIFEST})")
+    return read_object(build / MANIFEST)
+
+
+def read_object(path: Path) -> dict[str, Metric]:
+    """The object in a JSON file of a build.
+
+    Raises:
+        PoolError: it cannot be read, or holds something else.
+    """
     try:
-        loaded: dict[str, Metric] = orjson.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise ConfigError(f"{build}: not a build directory (no {MANIFEST})") from error
+        loaded = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
         raise PoolError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(loaded, dict):
+        raise PoolError(f"{path}: cannot be read: it holds no JSON object")
     return loaded
 
 
 def judged_rollouts(build: Path) -> pl.LazyFrame:
-    """A build's rollouts, with the verdicts of the verifiers its manifest names.
+    """The rollouts a build's pass rates stand on, with the verdicts of its verifiers.
+
+    A ledger may hold more: rollouts of prompts that are in the source no more, of another policy or
+    temperature, or beyond the number asked for last. Until a pool is measured it is all of them.
 
     Raises:
         ConfigError: the folder is no build.
+        PoolError: a file of the ledger cannot be read.
     """
-    version = read_manifest(build).get("verifiers")
-    return Ledger(build / "rollouts").scan(version if isinstance(version, str) else None)
+    manifest = read_manifest(build)
+    version = manifest.get("verifiers")
+    told = Ledger(build / "rollouts").scan(version if isinstance(version, str) else None)
+    tables = [
+        build / "steps" / str(step["artifact"]) / "pass_rates.parquet"
+        for step in cast("list[dict[str, Metric]]", manifest.get("steps", []))
+        if step["name"] == "measure"
+    ]
+    if not tables:
+        return told
+    measured = pl.scan_parquet(tables).group_by("prompt_id", *SAMPLED).agg(pl.max("attempts"))
+    return (
+        told.join(
+            measured,
+            on=["prompt_id", *SAMPLED],
+            nulls_equal=True,
+            how="inner",
+            maintain_order="left",
+        )
+        .filter(pl.col("sample") < pl.col("attempts"))
+        .drop("attempts")
+    )

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import polars as pl
 
-from curate.pipelines.measure import frontier, frontier_share
+from curate.pipelines.ledger import SAMPLED
+from curate.pipelines.measure import frontier, frontier_share, unmeasured
 from curate.pipelines.step import Metric
 from curate.pipelines.store import PoolRef
 
@@ -37,17 +38,37 @@ def summarise(
     ]  # fmt: skip
     if measured:
         before, after = measured[0][0], refs[-1]
-        metrics = cast(dict[str, Any], measured[0][1]["metrics"])
+        spent = _spent(measured)
         last = figures(after)
         prompts = int(cast(int, last["frontier_prompts"]))
         summary |= {
             "before": figures(before),
             "after": last,
-            "rollouts": metrics["rollouts"],
-            "tokens": metrics["tokens"],
-            "rollouts_per_frontier_prompt": metrics["rollouts"] / prompts if prompts else None,
+            **spent,
+            "rollouts_per_frontier_prompt": spent["rollouts"] / prompts if prompts else None,
         }
     return summary
+
+
+def _spent(measured: list[tuple[PoolRef, dict[str, Metric]]]) -> dict[str, Any]:
+    """Rollouts and tokens of the policy over all measuring steps, each draw counted once.
+
+    A later step that measures some of the prompts further takes the earlier one's draws first.
+    """
+    metrics = cast(dict[str, Any], measured[0][1]["metrics"])
+    draws = (
+        pl.concat([pl.read_parquet(ref.path / "pass_rates.parquet") for ref, _ in measured])
+        .filter(policy=metrics["policy"], revision=metrics["revision"])
+        .sort("attempts")
+        .unique(["prompt_id", *SAMPLED], keep="last", maintain_order=True)
+    )
+    tokens = draws.select((pl.col("attempts") * pl.col("mean_tokens")).round()).to_series()
+    # Of imported rollouts nobody may know.
+    known = tokens.count() or not len(draws)
+    return {
+        "rollouts": int(draws["attempts"].sum()),
+        "tokens": int(tokens.sum()) if known else None,
+    }
 
 
 def step_record(manifest: Mapping[str, Metric], name: str) -> dict[str, Any] | None:
@@ -67,6 +88,7 @@ def figures(ref: PoolRef) -> dict[str, Metric]:
     return {
         "prompts": len(frame),
         "frontier_prompts": mixed,
+        "unmeasured": frame.select(unmeasured()).item(),
         "frontier_share": frame.select(frontier_share()).item(),
         "mean_p_hat": cast(float | None, frame["p_hat"].mean()),
         "mean_q_hat": cast(float | None, frame["q_hat"].mean()),

@@ -29,14 +29,10 @@ def reverify(
 
     Example: curate reverify builds/demo
     """
-    from curate.pipelines.again import stored_spec, verdict_figures
-    from curate.pipelines.recipe import merge, parse_settings
-    from curate.pipelines.spec import BuildSpec
+    from curate.pipelines.again import judged_anew, verdict_figures
+    from curate.pipelines.recipe import parse_settings
 
-    fields = stored_spec(build_)
-    settings = merge(fields["settings"], parse_settings(set_ or []))
-    spec = BuildSpec.model_validate({**fields, "settings": settings, "replay": True})
-    figures = verdict_figures(run_build(spec))
+    figures = verdict_figures(run_build(judged_anew(build_, parse_settings(set_ or []))))
     if as_json:
         typer.echo(json.dumps(figures, ensure_ascii=False))
     else:
@@ -57,8 +53,5 @@ def measure(
     Example: curate measure builds/demo --more 8
     """
     from curate.pipelines.again import further
-    from curate.pipelines.spec import BuildSpec
 
-    build_and_tell(
-        BuildSpec.model_validate(further(build_, more, os.environ.get("OPENAI_API_KEY"))), as_json
-    )
+    build_and_tell(further(build_, more, os.environ.get("OPENAI_API_KEY")), as_json)

@@ -11,10 +11,9 @@ from typer.testing import CliRunner
 from curate.cli import app
 from curate.engines.api import Message, Request, Sampling
 from curate.pipelines import step as steps
-from curate.pipelines.again import stored_spec
+from curate.pipelines.again import judged_anew
 from curate.pipelines.pool import Pool
 from curate.pipelines.session import open_session
-from curate.pipelines.spec import BuildSpec
 from curate.pipelines.step import Context, Need, Step, StepResult
 
 
@@ -66,9 +65,7 @@ def test_a_generator_writes_and_is_recorded(build: list[str]) -> None:
 
 def test_judging_again_leaves_what_a_generator_wrote(build: list[str]) -> None:
     run([*build, "--generator", "tiny"])
-    with open_session(
-        BuildSpec.model_validate({**stored_spec(Path("b")), "replay": True})
-    ) as session:
+    with open_session(judged_anew(Path("b"), {})) as session:
         generator = session.policies.generator
         assert generator is not None
         assert generator.generated == 0
